@@ -1,0 +1,31 @@
+# One command each; everything happens in a virtual environment of its own.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: demo test check bench clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --editable '.[demo]' --group dev
+	touch $@
+
+demo: $(VENV)/.installed  ## set up and watch the daemon do its whole job
+	$(BIN)/async-processor demo
+
+test: $(VENV)/.installed  ## set up and run every test; needs no root, skips what needs a missing server
+	$(BIN)/pytest
+
+check: $(VENV)/.installed  ## what a change must pass besides the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed  ## throughput, latency and memory, side by side in one run
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

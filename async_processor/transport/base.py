@@ -1,0 +1,174 @@
+"""What every transport is to the rest: claim under a lease, settle by the claim's token.
+
+The promises (each transport passes the same contract suite, `tests/contract`):
+
+* A claim leases a message to this process; nobody else gets it until the lease ends.
+* Exactly one `settle` of a claim takes effect, and only while the claim stands: whoever lost the
+  lease hears `Settlement.GONE`, and nothing was written.
+* A lease that nobody extends is taken back by `reclaim`, which counts a delivery.
+* Settlement decides what becomes of a request; the transport only executes it (`Outcome`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from enum import Enum, auto
+from typing import Protocol
+
+import msgspec
+
+from async_processor.clock import Clock
+from async_processor.wire.envelope import Envelope, InvalidMessage
+from async_processor.wire.result import Result
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A message under lease.
+
+    `deliveries` counts earlier claims of it that ended without an outcome (their worker died).
+    `claimed_at` and `published_at` are Unix times in seconds; the latter only where the transport
+    knows it. `score` is where the message stood in the queue.
+    """
+
+    queue_name: str
+    token: str
+    body: bytes
+    score: float
+    deliveries: int
+    claimed_at: float
+    message: Envelope | InvalidMessage
+    published_at: float | None = None
+
+
+class Post(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The request ends: its result goes to `result_queue`, its keys are cleaned up.
+
+    `expires_after` (seconds) is set on the result queue with the push; None leaves it alone.
+    """
+
+    result: Result
+    result_queue: str
+    expires_after: float | None = None
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An attempt failed: `body`, the rewritten message, is due again at a Unix time."""
+
+    body: bytes
+    due_at: float
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Back to the queue, uncounted; under its old score unless a new one is given."""
+
+    score: float | None = None
+
+
+class Bury(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The raw message goes to the dead-letter queue, and the sender, if known, gets a result."""
+
+    reason: str
+    post: Post | None = None
+
+
+Outcome = Post | Retry | Release | Bury
+
+
+class Settlement(Enum):
+    """What became of a settle."""
+
+    DONE = auto()
+    GONE = auto()
+    """The lease was lost; whoever has the message now decides about it."""
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies in the broker for one queue. Deadlines are Unix times in seconds.
+
+    `waiting` is the queue's cardinality, `parked` what waits in the broker outside of it,
+    `leased` what any replica holds. `deadlines` holds, for ascending bounds given by the caller,
+    how many waiting requests have at most that many milliseconds left (cumulative, with the total
+    as its last element).
+    """
+
+    waiting: int
+    parked: int = 0
+    leased: int = 0
+    retries_due: int = 0
+    dead_letters: int = 0
+    oldest_deadline: float | None = None
+    deadlines: tuple[int, ...] = ()
+
+
+class Transport(Protocol):
+    """One broker connection and the queues behind it.
+
+    Every method but `start` and `stop` may raise `BrokerUnavailable`; after it the caller tries
+    again for as long as it takes. `settle` alone does not raise it: it keeps the outcome and
+    delivers it when the broker is back.
+    """
+
+    @property
+    def clock(self) -> Clock:
+        """Kept to the broker's time by every claim."""
+        ...
+
+    async def start(self) -> None:
+        """Connect; waits for a broker that is away. Raises ConfigurationError when it refuses."""
+        ...
+
+    async def stop(self) -> None:
+        """Deliver what is still to settle, free every lease of this process, disconnect."""
+        ...
+
+    async def ping(self) -> None:
+        """Return when the broker answers; raises BrokerUnavailable within 3 s."""
+        ...
+
+    async def claim(self, queue_name: str, limit: int, *, suspects: bool) -> Sequence[Delivery]:
+        """Lease up to `limit` messages, earliest deadline first; may return none.
+
+        With `suspects` at most one message is among them that two claims have left without an
+        outcome; without, there is none.
+        """
+        ...
+
+    async def claim_expired(self, queue_name: str, limit: int) -> Sequence[Delivery]:
+        """Like `claim`, of messages whose score has passed, suspects included."""
+        ...
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
+        """Execute the outcome in one atomic step, fenced by the claim's token."""
+        ...
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Collection[str]:
+        """Renew the leases, to one full lease from now; returns the tokens of those lost."""
+        ...
+
+    async def reclaim(self, queue_name: str) -> int:
+        """Put messages with an expired lease back into the queue; returns how many."""
+        ...
+
+    async def promote_retries(self) -> float | None:
+        """Put due retries back into their own queues; returns when the next is due (Unix time)."""
+        ...
+
+    async def next_expiry(self, queue_name: str) -> float | None:
+        """The earliest score in the queue, a Unix time; None when the queue is empty."""
+        ...
+
+    async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
+        """Return True as soon as the queue holds a message, False after `timeout` seconds."""
+        ...
+
+    async def cancelled(self, deliveries: Sequence[Delivery]) -> Collection[str]:
+        """The claim tokens of those whose sender has cancelled them."""
+        ...
+
+    async def stored_payload(self, delivery: Delivery) -> bytes | None:
+        """The body that `payload_ref` names; None when it is gone."""
+        ...
+
+    async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
+        """Read what lies in the broker for a queue."""
+        ...
