@@ -1,0 +1,59 @@
+"""What lies on the dead-letter queue: a message nobody could process, and why."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One JSON object on the dead-letter queue.
+
+    `message` is the raw message; one that is not UTF-8 stands in `message_base64` instead.
+    `buried_at` is a Unix time in seconds, `deliveries` how often the message was claimed before
+    without an outcome.
+    """
+
+    reason: str
+    queue_name: str
+    buried_at: float
+    deliveries: int = msgspec.field(default_factory=int)
+    message: str | None = None
+    message_base64: str | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The message byte for byte as it was claimed."""
+        if self.message is not None:
+            return self.message.encode()
+        return base64.b64decode(self.message_base64 or "")
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(DeadLetter)
+
+
+def encode(
+    body: bytes, *, reason: str, queue_name: str, buried_at: float, deliveries: int
+) -> bytes:
+    """The dead letter as it lies on its queue; `buried_at` is a Unix time in seconds."""
+    try:
+        message, in_base64 = body.decode(), None
+    except UnicodeDecodeError:
+        message, in_base64 = None, base64.b64encode(body).decode()
+    return _encoder.encode(
+        DeadLetter(
+            reason=reason,
+            queue_name=queue_name,
+            buried_at=buried_at,
+            deliveries=deliveries,
+            message=message,
+            message_base64=in_base64,
+        )
+    )
+
+
+def decode(letter: bytes) -> DeadLetter:
+    """Read a dead letter; raises `msgspec.MsgspecError` (a `ValueError`) when it is none."""
+    return _decoder.decode(letter)
