@@ -18,7 +18,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     queue_name: str
     buried_at: float
-    deliveries: int = msgspec.field(default_factory=int)
+    deliveries: int = 0
     message: str | None = None
     message_base64: str | None = None
 
