@@ -1,0 +1,146 @@
+"""The gates that a configuration can name, one model per type.
+
+To add a gate: write its model, add it to `GateSettings`, take its name out of `NOT_YET`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from async_processor.fields import (
+    Count,
+    HttpUrlWithQuery,
+    NonEmpty,
+    Number,
+    Section,
+    Share,
+)
+
+NOT_YET: Final = frozenset(
+    {
+        "composite",
+        "prometheus-budget",
+        "prometheus-saturation",
+        "redis",
+        "redis-leased-rate",
+        "redis-quota",
+        "tier-priority-admission",
+        "vllm-pool",
+        "wait-on-refuse",
+    }
+)
+"""Gate types that a configuration may rightly name and that this version cannot build."""
+
+
+class GatingMode(StrEnum):
+    """What a gate does with a request over its limit."""
+
+    BLOCKING = "blocking"
+    CLASSIFYING = "classifying"
+
+
+class ValueType(StrEnum):
+    """What a scraped number means."""
+
+    SATURATION = "saturation"
+    BUDGET = "budget"
+
+
+class ScrapeAdmission(StrEnum):
+    """Whether slots given out since the last scrape count as used."""
+
+    OFF = "off"
+    COUNTED = "counted"
+
+
+class ConstantGate(Section):
+    """Always open."""
+
+    type: Literal["constant"] = "constant"
+    """Always open."""
+
+
+class LocalMaxConcurrencyGate(Section):
+    """At most `limit` requests at once in this process."""
+
+    type: Literal["local-max-concurrency"] = "local-max-concurrency"
+    """At most `limit` requests at once in this process."""
+    limit: Count
+    """Requests in flight."""
+    gating_mode: GatingMode = GatingMode.CLASSIFYING
+    """classifying refuses over the limit, blocking waits."""
+
+
+class PrometheusQueryGate(Section):
+    """The budget is the answer of a query."""
+
+    type: Literal["prometheus-query"] = "prometheus-query"
+    """The budget is the answer of a query."""
+    query: NonEmpty
+    """PromQL with one sample as its answer, the budget in [0, 1]."""
+    fallback: Share = 0.0
+    """The budget while Prometheus cannot be read."""
+    pool: str = ""
+    """The `inference_pool` label of this gate's metrics; nothing else."""
+
+
+def _one_or_more(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _off(value: object) -> object:
+    # YAML 1.1 reads a bare `off` as false.
+    return ScrapeAdmission.OFF if value is False else value
+
+
+class EndpointScrapeGate(Section):
+    """The budget comes from a metric that the pods or their router expose."""
+
+    type: Literal["endpoint-scrape"] = "endpoint-scrape"
+    """The budget comes from a metric that the pods or their router expose."""
+    url: HttpUrlWithQuery | None = None
+    """The metrics page; this or urls is required."""
+    urls: Annotated[tuple[HttpUrlWithQuery, ...], BeforeValidator(_one_or_more)] = ()
+    """Several metrics pages, one per pod."""
+    metric: NonEmpty
+    """The name of the series."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels that the series must carry."""
+    value_type: ValueType = ValueType.SATURATION
+    """Whether the metric is a saturation (budget = 1 - value) or a budget itself."""
+    max_count_per_pod: Annotated[Number, Field(ge=0)] = 0.0
+    """With this above 0 the metric is a count, and this many per pod is full."""
+    baseline: Share = 0.0
+    """Subtracted from the budget, so that this share of the pool stays free."""
+    fallback: Share = 0.0
+    """The budget while the page cannot be read."""
+    absent_value: Number | None = None
+    """What a missing series counts as; default: unreadable."""
+    admission: Annotated[ScrapeAdmission, BeforeValidator(_off)] = ScrapeAdmission.OFF
+    """counted: slots given out since the last scrape count as used."""
+    pods_url: HttpUrlWithQuery | None = None
+    """Where the number of ready pods is read; default: the same page."""
+    pods_metric: str = ""
+    """The series that tells the number of ready pods; default: one pod per url."""
+    pods_labels: dict[str, str] = Field(default_factory=dict)
+    """Labels that the pods series must carry."""
+
+    @model_validator(mode="after")
+    def _has_a_page(self) -> EndpointScrapeGate:
+        if (self.url is None) == (not self.urls):
+            raise ValueError("needs url or urls, and not both")
+        return self
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """Every page to read."""
+        return self.urls or ((self.url,) if self.url else ())
+
+
+GateSettings = Annotated[
+    ConstantGate | LocalMaxConcurrencyGate | EndpointScrapeGate | PrometheusQueryGate,
+    Field(discriminator="type"),
+]

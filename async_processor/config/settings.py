@@ -1,0 +1,87 @@
+"""The whole configuration: one frozen object, named as the YAML file names it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from async_processor.dispatch.settings import MergeSettings, PoolSettings, QueueSettings
+from async_processor.fields import ByteSize, Duration, Port, PositiveDuration, Secret, Section
+from async_processor.inference.settings import InferenceSettings
+from async_processor.sensors.settings import PrometheusSettings
+from async_processor.settlement.settings import RetrySettings
+from async_processor.transport.settings import MemorySettings, RedisSettings
+
+
+class RedisTransport(RedisSettings):
+    """A Redis broker and the queues behind it."""
+
+    queues: Annotated[tuple[QueueSettings, ...], Field(min_length=1)]
+    """The request queues."""
+
+
+class MemoryTransport(MemorySettings):
+    """A broker inside the process and the queues behind it."""
+
+    queues: Annotated[tuple[QueueSettings, ...], Field(min_length=1)]
+    """The request queues."""
+
+
+TransportSettings = Annotated[RedisTransport | MemoryTransport, Field(discriminator="type")]
+
+
+class ServerSettings(Section):
+    """The HTTP ports for probes and metrics."""
+
+    bind: str = "0.0.0.0"  # noqa: S104 - a probe comes from outside the container
+    """The address that both ports listen on."""
+    health_port: Port = 8081
+    """/healthz, /readyz and /status."""
+    metrics_port: Port = 9090
+    """/metrics."""
+    bearer_token: Secret = ""
+    """Required by /metrics and /status; empty: they are open."""
+
+
+class LimitSettings(Section):
+    """Sizes in bytes that no request may exceed."""
+
+    payload_bytes: ByteSize = 16 * 2**20
+    """One request's payload; a larger one is an INVALID_REQUEST."""
+    answer_bytes: ByteSize = 64 * 2**20
+    """One answer's body; a larger one is an INFERENCE_ERROR."""
+    header_bytes: ByteSize = 32 * 2**10
+    """All headers of one call."""
+    claim_bytes: ByteSize = 16 * 2**20
+    """All messages of one claim."""
+
+
+class Settings(Section):
+    """Everything that `run` needs to know."""
+
+    transport: TransportSettings
+    """The broker and its queues."""
+    worker_pools: Annotated[tuple[PoolSettings, ...], Field(min_length=1)] = (PoolSettings(),)
+    """Who works on the queues."""
+    merge_policy: MergeSettings = MergeSettings()
+    """The order in which queues of one pool get its slots."""
+    prometheus: PrometheusSettings | None = None
+    """The server that prometheus gates ask; no default."""
+    inference: InferenceSettings = InferenceSettings()
+    """How the inference gateway is called."""
+    retry: RetrySettings = RetrySettings()
+    """When failed attempts are repeated."""
+    server: ServerSettings = ServerSettings()
+    """The HTTP ports for probes and metrics."""
+    limits: LimitSettings = LimitSettings()
+    """Sizes in bytes that no request may exceed."""
+    drain_timeout: Duration = 120.0
+    """Seconds that running calls may take to end after SIGTERM."""
+    gate_wait_timeout: PositiveDuration = 300.0
+    """Seconds after which a request parked at a gate goes back to the broker, uncounted."""
+
+    @property
+    def queues(self) -> tuple[QueueSettings, ...]:
+        """The request queues of the transport."""
+        return self.transport.queues
