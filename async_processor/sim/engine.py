@@ -117,8 +117,8 @@ class Engine:
             raise QueueFull
         if prompt_tokens + output_tokens > self.settings.max_model_len:
             raise TooLong(
-                f"This model's maximum context length is {self.settings.max_model_len} tokens, "
-                f"but {prompt_tokens} in the prompt and {output_tokens} in the answer were asked for"
+                f"This model's maximum context length is {self.settings.max_model_len} tokens; "
+                f"{prompt_tokens} in the prompt and {output_tokens} in the answer are too many"
             )
         sequence = Sequence(
             prompt_tokens=prompt_tokens, output_tokens=output_tokens, arrived_at=now
@@ -127,7 +127,7 @@ class Engine:
         return sequence
 
     def abort(self, sequence: Sequence) -> None:
-        """Forget a sequence, also in the middle of a step; its place and blocks are free at once."""
+        """Forget a sequence, also in mid-step; its place and its blocks are free at once."""
         if sequence in self._running:
             self._leave(sequence)
         elif sequence in self._waiting:
@@ -142,7 +142,7 @@ class Engine:
         return self._duration() if self._running else None
 
     def end_step(self) -> list[Sequence]:
-        """Finish the pass; returns the sequences that gained a token. The finished ones are gone."""
+        """End the pass; returns the sequences that gained a token. The finished ones are gone."""
         gained = [sequence for sequence in self._running if self._advance(sequence)]
         for sequence in gained:
             if sequence.finished:

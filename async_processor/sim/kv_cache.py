@@ -28,7 +28,7 @@ class KvCache:
         return self._usable * self._block_size
 
     def reserve(self, owner: Hashable, tokens: int) -> bool:
-        """Hold blocks for `tokens` tokens in all; False, and nothing changed, if too few are free."""
+        """Hold blocks for `tokens` tokens in all; False, and no change, if too few are free."""
         missing = -(-tokens // self._block_size) - self._held.get(owner, 0)
         if missing > self._free:
             return False
