@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from async_processor.clock import Clock
 from async_processor.wire.envelope import Envelope, InvalidMessage
 from async_processor.wire.result import Result
+
+SUSPECT_AFTER: Final = 2
+"""Deliveries without an outcome after which a message may be what kills its workers."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -38,6 +41,25 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     claimed_at: float
     message: Envelope | InvalidMessage
     published_at: float | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The request's id, as far as it could be read; "" when it could not."""
+        match self.message:
+            case Envelope(request=request):
+                return request.id
+            case InvalidMessage(id=request_id):
+                return request_id
+
+    @property
+    def request_token(self) -> str:
+        """Which generation of the id this is; "" when the producer gave none."""
+        return self.message.request_token
+
+    @property
+    def payload_ref(self) -> str:
+        """Where the payload is stored; "" when it came with the message."""
+        return self.message.payload_ref if isinstance(self.message, Envelope) else ""
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True, eq=False):
