@@ -1,0 +1,211 @@
+"""Which headers a call carries: the operator's, the message's as far as it may, and derived ones.
+
+Whoever can write to the queue writes the message's headers, so they are treated as hostile: what
+would change the connection, speak for the operator, or break out of its line is left out.
+
+From weakest to strongest: the default `Content-Type`; the message's headers; what is derived from
+its metadata (trace context, fairness); what the operator set (objective, configured headers).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from async_processor.errors import ConfigurationError, Problem
+from async_processor.wire.envelope import InvalidMessage
+from async_processor.wire.request import Request
+
+OBJECTIVE: Final = "x-llm-d-inference-objective"
+OLDER_OBJECTIVE: Final = "x-gateway-inference-objective"
+FAIRNESS: Final = "x-llm-d-inference-fairness-id"
+
+_CONTENT_TYPE: Final = "content-type"
+_JSON: Final = "application/json"
+_TRACEPARENT: Final = "traceparent"
+_TRACESTATE: Final = "tracestate"
+
+_LONGEST_FAIRNESS_ID: Final = 256
+_COLON_SPACE_AND_LINE_END: Final = 4
+
+_HOP_BY_HOP: Final = frozenset(
+    {
+        "connection", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization",
+        "proxy-connection", "te", "trailer", "trailers", "transfer-encoding", "upgrade",
+        "http2-settings",
+    }
+)  # fmt: skip
+_FRAMING: Final = _HOP_BY_HOP | {"content-length"}
+_NEVER_FROM_A_MESSAGE: Final = _FRAMING | {
+    "host",
+    "accept-encoding",  # the engine decides what it can decode
+    OBJECTIVE,
+    OLDER_OBJECTIVE,
+    FAIRNESS,
+}
+
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_VALUE: Final = re.compile("[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*")
+_TRACE: Final = re.compile(r"(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-\S*)?")
+
+_Sent = dict[str, tuple[str, str]]
+
+
+class HeaderRules:
+    """The rules of one queue, made once.
+
+    `configured` are the operator's headers; empty values count as not set. `allowed` are
+    patterns (`x-team-*`) that a message's header must match; None allows all. An empty
+    `fairness_header` or `fairness_attribute` turns fairness off, an empty `objective` or
+    `objective_header` the objective; a message may not set either even then.
+    `header_bytes` bounds what a message may add.
+
+    Raises:
+        ConfigurationError: a configured name or value cannot be sent.
+    """
+
+    def __init__(
+        self,
+        *,
+        configured: Mapping[str, str],
+        objective: str = "",
+        objective_header: str = OBJECTIVE,
+        fairness_header: str = FAIRNESS,
+        fairness_attribute: str = "userid",
+        priority_header: str = "",
+        allowed: Sequence[str] | None = None,
+        header_bytes: int = 32 * 1024,
+    ) -> None:
+        operators = {name: value for name, value in configured.items() if value}
+        objectives = dict.fromkeys((objective_header, OLDER_OBJECTIVE), objective)
+        self._own = _replaced(objectives if objective and objective_header else {}, operators)
+        _check(self._own)
+        self._taken = frozenset(map(str.lower, self._own))
+        self._reserved = (
+            _NEVER_FROM_A_MESSAGE
+            | self._taken
+            | _lower(objective_header, fairness_header, priority_header)
+        )
+        self._fairness_header = fairness_header if fairness_attribute else ""
+        self._fairness_attribute = fairness_attribute
+        self._allowed = _any_of(allowed)
+        self._header_bytes = header_bytes
+        self._usual = self._finished({})
+
+    def for_request(self, request: Request) -> dict[str, str]:
+        """The headers of a request's call.
+
+        Raises:
+            InvalidMessage: the message's headers are larger than the limit.
+        """
+        if not request.headers and not request.metadata:
+            return dict(self._usual)
+        sent = self._from_message(request.headers)
+        self._add_trace(sent, request.metadata)
+        self._add_fairness(sent, request.metadata)
+        return self._finished(sent)
+
+    def _from_message(self, headers: Mapping[str, str]) -> _Sent:
+        reserved = self._reserved | _named_by_connection(headers)
+        sent = {
+            name.lower(): (name, value.strip())
+            for name, value in headers.items()
+            if name.lower() not in reserved and self._passes(name, value)
+        }
+        self._measure(sent)
+        return sent
+
+    def _passes(self, name: str, value: str) -> bool:
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            return False
+        return self._allowed is None or self._allowed.fullmatch(name.lower()) is not None
+
+    def _measure(self, sent: _Sent) -> None:
+        size = sum(
+            len(name) + len(value.encode()) + _COLON_SPACE_AND_LINE_END
+            for name, value in sent.values()
+        )
+        if size > self._header_bytes:
+            raise InvalidMessage(
+                "headers", f"take {size} bytes; at most {self._header_bytes} are allowed"
+            )
+
+    def _add_trace(self, sent: _Sent, metadata: Mapping[str, str]) -> None:
+        """The metadata's trace context replaces the headers' one as a whole."""
+        parent = metadata.get(_TRACEPARENT, "")
+        if _TRACEPARENT in self._taken or not _TRACE.fullmatch(parent):
+            return
+        sent[_TRACEPARENT] = (_TRACEPARENT, parent)
+        sent.pop(_TRACESTATE, None)
+        state = metadata.get(_TRACESTATE, "")
+        if state and _TRACESTATE not in self._taken and self._sendable(state):
+            sent[_TRACESTATE] = (_TRACESTATE, state)
+
+    def _add_fairness(self, sent: _Sent, metadata: Mapping[str, str]) -> None:
+        """The caller's own never gets here, so that without a tenant there is none."""
+        if not self._fairness_header or self._fairness_header.lower() in self._taken:
+            return
+        tenant = metadata.get(self._fairness_attribute, "")
+        if tenant and self._sendable(tenant):
+            sent[self._fairness_header.lower()] = (self._fairness_header, tenant)
+
+    @staticmethod
+    def _sendable(value: str) -> bool:
+        """Whether a derived value is legal as it stands (not after stripping) and short."""
+        if not _VALUE.fullmatch(value) or value != value.strip():
+            return False
+        return len(value.encode()) <= _LONGEST_FAIRNESS_ID
+
+    def _finished(self, sent: _Sent) -> dict[str, str]:
+        headers = dict(sent.values())
+        if _CONTENT_TYPE not in sent and _CONTENT_TYPE not in self._taken:
+            headers["Content-Type"] = _JSON
+        headers.update(self._own)
+        return headers
+
+
+def _replaced(weaker: Mapping[str, str], stronger: Mapping[str, str]) -> dict[str, str]:
+    """Both, without those of the weaker that the stronger names in any case of letters."""
+    taken = _lower(*stronger)
+    return {**{name: v for name, v in weaker.items() if name.lower() not in taken}, **stronger}
+
+
+def _lower(*names: str) -> frozenset[str]:
+    return frozenset(name.lower() for name in names if name)
+
+
+def _named_by_connection(headers: Mapping[str, str]) -> frozenset[str]:
+    """`Connection: x-a, x-b` makes those hop-by-hop as well."""
+    values = (value for name, value in headers.items() if name.lower() == "connection")
+    return frozenset(name.strip().lower() for value in values for name in value.split(","))
+
+
+def _any_of(patterns: Iterable[str] | None) -> re.Pattern[str] | None:
+    if patterns is None:
+        return None
+    return re.compile(
+        "|".join(fnmatch.translate(pattern.lower()) for pattern in patterns) or r"(?!)"
+    )
+
+
+def _check(headers: Mapping[str, str]) -> None:
+    problems = [
+        Problem(path=f"inference.headers.{name}", message=fault)
+        for name, value in headers.items()
+        if (fault := _fault(name, value))
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _fault(name: str, value: str) -> str:
+    """Why the operator's header can't be sent; never shows the value, which may be a secret."""
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is not a legal header name"
+    if name.lower() in _FRAMING:
+        return "belongs to the connection and cannot be configured"
+    if not _VALUE.fullmatch(value) or value != value.strip():
+        return "the value has control characters, or spaces at its ends"
+    return ""

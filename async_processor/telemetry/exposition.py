@@ -1,0 +1,22 @@
+"""`GET /metrics` on the metrics port."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from async_processor.telemetry.metrics import Metrics
+from async_processor.telemetry.web import WebServer, guarded
+
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def metrics_server(
+    metrics: Metrics, *, port: int, bind: str = "", bearer_token: str = ""
+) -> WebServer:
+    """The server of `/metrics`; with a bearer token only for those who send it."""
+
+    async def scrape(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=metrics.exposition(), headers={"Content-Type": _CONTENT_TYPE})
+
+    routes = {"/metrics": guarded(scrape, bearer_token)}
+    return WebServer(routes, port=port, bind=bind, setting="server.metrics_port")

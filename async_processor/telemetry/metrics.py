@@ -1,0 +1,222 @@
+"""What the parts of the daemon tell about themselves, named by what happened.
+
+Each queue and each pool gets an object that holds its labelled series, so that counting on the
+way of a request looks nothing up. All series of a queue stand at 0 from its first mention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+from async_processor.telemetry.series import GATE_REASONS, Series
+
+AUTH_ERROR = "AUTH_ERROR"
+
+
+class BacklogReading(Protocol):
+    """What lies in the broker; `deadlines` counts by `DEADLINE_BOUNDS_MS`, or is empty."""
+
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def parked(self) -> int: ...
+    @property
+    def deadlines(self) -> Sequence[int]: ...
+
+
+class GateReading(Protocol):
+    """What a gate tells; None where it has no such thing."""
+
+    @property
+    def available(self) -> bool: ...
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def threshold(self) -> float | None: ...
+    @property
+    def pool(self) -> str: ...
+
+
+class _GateMetrics:
+    """The series of one gate; a pool's gate has an empty queue id and name."""
+
+    def __init__(self, series: Series, labels: tuple[str, str, str]) -> None:
+        self._series = series
+        self._labels = labels
+        self._decisions = {
+            reason: series.gate_decisions.labels(*labels, reason) for reason in GATE_REASONS
+        }
+
+    def gate_decision(self, reason: str) -> None:
+        """The gate held something back, for one of `GATE_REASONS`."""
+        self._decisions[reason].inc()
+
+    def gate_reading(self, state: GateReading) -> None:
+        """Show what the gate reads; a gate without a source shows nothing."""
+        if state.available and state.value is None and state.threshold is None:
+            return
+        labels = (*self._labels, state.pool)
+        self._series.gate_available.labels(*labels).set(state.available)
+        if state.threshold is not None:
+            self._series.gate_threshold.labels(*labels).set(state.threshold)
+        if state.value is not None and state.available:
+            self._series.gate_value.labels(*labels).set(state.value)
+
+
+class QueueMetrics(_GateMetrics):
+    """The series of one queue. Durations are milliseconds."""
+
+    def __init__(self, series: Series, labels: tuple[str, str, str]) -> None:
+        super().__init__(series, labels)
+        self._request = series.request.labels(*labels)
+        self._dispatched = series.dispatched.labels(*labels)
+        self._retries = series.retries.labels(*labels)
+        self._successful = series.successful.labels(*labels)
+        self._failed = series.failed.labels(*labels)
+        self._shedded = series.shedded.labels(*labels)
+        self._exceeded_deadline = series.exceeded_deadline.labels(*labels)
+        self._gate_wait_requeues = series.gate_wait_requeues.labels(*labels)
+        self._input_tokens = series.tokens.labels(*labels, "input")
+        self._output_tokens = series.tokens.labels(*labels, "output")
+        self._leases_reclaimed = series.leases_reclaimed.labels(*labels)
+        self._leases_lost = series.leases_lost.labels(*labels)
+        self._broker_backlog = series.broker_backlog.labels(*labels)
+        self._backlog_available = series.backlog_available.labels(*labels)
+        self._dispatch_budget = series.dispatch_budget.labels(*labels)
+        self._deadline_proximity = series.deadline_proximity.labels(*labels)
+        series.failure_category.labels(*labels, AUTH_ERROR)  # alerts watch it from the start
+        self.queue_depth = series.queue_depth.labels(*labels)
+        self.inflight = series.inflight.labels(*labels)
+        self.gate_waiting = series.gate_waiting.labels(*labels)
+        self.queue_residence = series.queue_residence.labels(*labels).observe
+        self.inference_latency = series.inference_latency.labels(*labels).observe
+        self.message_latency = series.message_latency.labels(*labels).observe
+
+    def request_counted(self) -> None:
+        """A request is dispatched for the first time, or ends before."""
+        self._request.inc()
+
+    def dispatched(self) -> None:
+        """A call is sent."""
+        self._dispatched.inc()
+
+    def retry_scheduled(self) -> None:
+        self._retries.inc()
+
+    def succeeded(self) -> None:
+        """A request was answered with 2xx."""
+        self._successful.inc()
+
+    def failed(self, category: str) -> None:
+        """A request ended in a final error; `category` is one of a few constant words."""
+        self._failed.inc()
+        self._series.failure_category.labels(*self._labels, category).inc()
+
+    def shed(self) -> None:
+        """An answer with status 429 came."""
+        self._shedded.inc()
+
+    def deadline_exceeded(self) -> None:
+        self._exceeded_deadline.inc()
+
+    def gate_wait_requeued(self) -> None:
+        self._gate_wait_requeues.inc()
+
+    def tokens(self, input_tokens: int, output_tokens: int) -> None:
+        """What an answer's usage says; servers' nonsense below 0 is left out."""
+        self._input_tokens.inc(max(0, input_tokens))
+        self._output_tokens.inc(max(0, output_tokens))
+
+    def dead_letter(self, reason: str) -> None:
+        """A message went to the dead-letter queue; `reason` is one of a few constant words."""
+        self._series.dead_letters.labels(*self._labels, reason).inc()
+
+    def leases_reclaimed(self, count: int) -> None:
+        self._leases_reclaimed.inc(count)
+
+    def lease_lost(self) -> None:
+        self._leases_lost.inc()
+
+    def backlog(self, reading: BacklogReading | None) -> None:
+        """Show what lies in the broker; None, if unreadable, leaves the last figures standing."""
+        self._backlog_available.set(reading is not None)
+        if reading is None:
+            return
+        self._broker_backlog.set(reading.waiting + reading.parked)
+        if reading.deadlines:
+            self._deadline_proximity.replace(reading.deadlines)
+
+    def dispatch_budget(self, value: float) -> None:
+        """The smaller of the queue's gate's budget and its pool's, in [0, 1]."""
+        self._dispatch_budget.set(value)
+
+
+class PoolMetrics(_GateMetrics):
+    """The series of one pool."""
+
+    def __init__(self, series: Series, pool_name: str) -> None:
+        super().__init__(series, ("", "", pool_name))
+        self._worker_limit = series.worker_limit.labels(pool_name)
+
+    def worker_limit(self, workers: int) -> None:
+        self._worker_limit.set(workers)
+
+
+class DrainLimitMetrics:
+    """The series of a pool whose gate leases its rate from a planner; 0 from the start."""
+
+    def __init__(self, series: Series, pool_name: str) -> None:
+        self._rps = series.drain_rps.labels(pool_name)
+        self._valid = series.drain_valid.labels(pool_name)
+        self._valid_until = series.drain_valid_until.labels(pool_name)
+
+    def leased(self, *, rps: float, valid: bool, valid_until: float) -> None:
+        """The rate in requests per second, and until when it holds (Unix seconds)."""
+        self._rps.set(rps)
+        self._valid.set(valid)
+        self._valid_until.set(valid_until)
+
+
+class Metrics:
+    """All series of this process, on a registry of its own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._series = Series(self._registry)
+        self._reloads = {
+            result: self._series.config_reloads.labels(result) for result in ("success", "error")
+        }
+        self.settle_pending = self._series.settle_pending
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+
+    def queue(self, queue_id: str, queue_name: str, pool_name: str) -> QueueMetrics:
+        """The series of a queue; asked for twice, they go on counting."""
+        return QueueMetrics(self._series, (queue_id, queue_name, pool_name))
+
+    def pool(self, pool_name: str) -> PoolMetrics:
+        return PoolMetrics(self._series, pool_name)
+
+    def drain_limit(self, pool_name: str) -> DrainLimitMetrics:
+        return DrainLimitMetrics(self._series, pool_name)
+
+    def config_reloaded(self, at: float) -> None:
+        """The queue configuration was taken over at a Unix time in seconds."""
+        self._reloads["success"].inc()
+        self._series.config_last_success.set(at)
+
+    def config_reload_failed(self) -> None:
+        self._reloads["error"].inc()
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,163 @@
+"""Every series in one place: names, labels and bounds as the contract has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+
+from async_processor.telemetry.histograms import Family, Histogram, Snapshot
+
+PREFIX: Final = "llm_d_async_async_"
+QUEUE: Final = ("queue_id", "queue_name", "pool_name")
+POOL: Final = ("pool_name",)
+
+GATE_REASONS: Final = ("gate_closed", "quota_exhausted", "dropped", "error")
+
+_SECOND: Final = 1000
+_MINUTE: Final = 60 * _SECOND
+_HOUR: Final = 60 * _MINUTE
+
+DEADLINE_BOUNDS_MS: Final[tuple[int, ...]] = (
+    0,
+    *(n * _SECOND for n in (1, 5, 15, 30)),
+    *(n * _MINUTE for n in (1, 2, 5, 10, 30)),
+    *(n * _HOUR for n in (1, 2, 6, 24)),
+)
+"""Milliseconds left to the deadline; what a transport's `backlog` is asked to count by."""
+
+MESSAGE_LATENCY_BOUNDS_MS: Final = (
+    100, 1000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
+)  # fmt: skip
+INFERENCE_LATENCY_BOUNDS_MS: Final = (
+    10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000,
+)  # fmt: skip
+QUEUE_RESIDENCE_BOUNDS_MS: Final = (
+    500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
+    1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000,
+)  # fmt: skip
+
+
+class Series:
+    """The declared series of one registry; a labelled member appears when it is asked for."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double a scrape
+        self._registry = registry
+        self._declare_requests()
+        self._declare_times()
+        self._declare_queue_state()
+        self._declare_gates()
+        self._declare_process()
+
+    def _declare_requests(self) -> None:
+        counter = self._counter
+        self.request = counter("request", "Requests, once each")
+        self.dispatched = counter("dispatched_requests", "Calls sent, retries included")
+        self.retries = counter("request_retries", "Retries scheduled")
+        self.successful = counter("successful_requests", "Requests answered with 2xx")
+        self.failed = counter("failed_requests", "Requests that ended in a final error")
+        self.shedded = counter("shedded_requests", "Answers with status 429")
+        self.exceeded_deadline = counter(
+            "exceeded_deadline_requests", "Requests ended by their deadline"
+        )
+        self.gate_wait_requeues = counter(
+            "gate_wait_requeues", "Requests given back after waiting too long at a gate"
+        )
+        self.tokens = counter("tokens", "Tokens by the answers' usage", (*QUEUE, "direction"))
+        self.failure_category = counter(
+            "failure_category",
+            "Requests that ended in a final error, by kind",
+            (*QUEUE, "category"),
+        )
+        self.dead_letters = counter(
+            "dead_letters", "Messages moved to the dead-letter queue", (*QUEUE, "reason")
+        )
+        self.leases_reclaimed = counter("leases_reclaimed", "Expired leases taken back")
+        self.leases_lost = counter("leases_lost", "Leases lost while this process worked on them")
+
+    def _declare_times(self) -> None:
+        self.message_latency = self._histogram(
+            "message_latency_time_millis",
+            "From publishing to claiming, in ms",
+            MESSAGE_LATENCY_BOUNDS_MS,
+        )
+        self.inference_latency = self._histogram(
+            "inference_latency_time_millis",
+            "Duration of each attempt, failed ones too, in ms",
+            INFERENCE_LATENCY_BOUNDS_MS,
+        )
+        self.queue_residence = self._histogram(
+            "queue_residence_time_millis",
+            "From claiming to the worker, in ms",
+            QUEUE_RESIDENCE_BOUNDS_MS,
+        )
+        self.deadline_proximity = Family(
+            f"{PREFIX}deadline_proximity_millis",
+            "Time left to the deadlines of what is queued now, in ms: a snapshot, not to be rated; "
+            "the sum is estimated from the bounds",
+            QUEUE,
+            bounds=DEADLINE_BOUNDS_MS,
+            member=Snapshot,
+            registry=self._registry,
+        )
+
+    def _declare_queue_state(self) -> None:
+        gauge = self._gauge
+        self.queue_depth = gauge("queue_depth", "Requests claimed that no worker has taken yet")
+        self.inflight = gauge("inflight_requests", "Calls running")
+        self.gate_waiting = gauge("gate_waiting_requests", "Requests parked at a pool's gate")
+        self.broker_backlog = gauge("broker_backlog", "Requests waiting in the broker")
+        self.backlog_available = gauge(
+            "broker_backlog_source_available", "Whether the backlog could be read"
+        )
+        self.dispatch_budget = gauge("dispatch_budget", "Share of the pool that may be used")
+
+    def _declare_gates(self) -> None:
+        gauge = self._gauge
+        self.gate_decisions = self._counter(
+            "gate_decisions", "Times a gate held something back", (*QUEUE, "reason")
+        )
+        gate = (*QUEUE, "inference_pool")
+        self.gate_value = gauge("gate_metric_value", "What a gate reads", gate)
+        self.gate_threshold = gauge("gate_metric_threshold", "Where a gate closes", gate)
+        self.gate_available = gauge(
+            "gate_metric_source_available", "Whether a gate's source can be read", gate
+        )
+        self.worker_limit = gauge("pool_worker_limit", "Workers of a pool", POOL)
+        self.drain_rps = gauge("drain_limit_rps", "Leased admission rate", POOL)
+        self.drain_valid = gauge("drain_limit_lease_valid", "Whether the rate's lease holds", POOL)
+        self.drain_valid_until = gauge(
+            "drain_limit_valid_until_seconds", "Unix time of the end of the rate's lease", POOL
+        )
+
+    def _declare_process(self) -> None:
+        self.config_reloads = self._counter(
+            "queue_config_reloads", "Reloads of the queue configuration", ("result",)
+        )
+        self.config_last_success = self._gauge(
+            "queue_config_last_success_timestamp_seconds",
+            "Unix time of the last configuration taken over",
+            (),
+        )
+        self.settle_pending = self._gauge(
+            "settle_pending", "Outcomes kept until the broker takes them", ()
+        )
+
+    def _counter(self, name: str, documentation: str, labels: Sequence[str] = QUEUE) -> Counter:
+        """`_total` is appended to the name where it is written out."""
+        return Counter(PREFIX + name, documentation, labels, registry=self._registry)
+
+    def _gauge(self, name: str, documentation: str, labels: Sequence[str] = QUEUE) -> Gauge:
+        return Gauge(PREFIX + name, documentation, labels, registry=self._registry)
+
+    def _histogram(self, name: str, documentation: str, bounds: Sequence[int]) -> Family[Histogram]:
+        return Family(
+            PREFIX + name,
+            documentation,
+            QUEUE,
+            bounds=bounds,
+            member=Histogram,
+            registry=self._registry,
+        )
