@@ -36,19 +36,18 @@ class Capability(StrEnum):
 class BrokerProbe(Protocol):
     """One empty broker, for one test.
 
-    The replicas it makes use leases of `lease_ttl` seconds, a short time that the suite waits
-    out. Times are Unix times in seconds by the broker's clock. Keys and queues are named as in
-    the contract.
+    Times are Unix times in seconds by the broker's clock. Queues and keys are named as in the
+    contract: `retry-sortedset`, `dead-letter-list`, `request-active:<id>` and so on.
     """
 
     @property
     def capabilities(self) -> frozenset[Capability]: ...
 
-    @property
-    def lease_ttl(self) -> float: ...
+    async def replica(self, *, lease_ttl: float = 60.0) -> Transport:
+        """A started transport like another process would have; the probe stops it at the end.
 
-    async def replica(self) -> Transport:
-        """A started transport like another process would have; the probe stops it at the end."""
+        `lease_ttl` is in seconds; a test that waits for a lease to end asks for a short one.
+        """
         ...
 
     async def now(self) -> float:

@@ -1,0 +1,23 @@
+"""Waiting for a condition of the real world instead of for a fixed time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def eventually(condition: Callable[[], Awaitable[T]], *, within: float = 20.0) -> T:
+    """Ask again and again until the answer is true, and return it.
+
+    Raises:
+        TimeoutError: it was not within that many seconds.
+    """
+    async with asyncio.timeout(within):
+        while True:
+            answer = await condition()
+            if answer:
+                return answer
+            await asyncio.sleep(0.01)
