@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.json_schema import WithJsonSchema
 
 MASK: Final = "***"
@@ -148,12 +148,16 @@ def _header_value(value: str) -> str:
 
 
 class Masked:
-    """Marks a field whose value must not be shown; `shown` makes what may be."""
+    """Marks a field whose value must not be shown as it is; `shown` makes what may be.
 
-    __slots__ = ("shown",)
+    `entirely` says that no part of the value may be shown.
+    """
 
-    def __init__(self, shown: Callable[[Any], Any]) -> None:
+    __slots__ = ("entirely", "shown")
+
+    def __init__(self, shown: Callable[[Any], Any], *, entirely: bool = False) -> None:
         self.shown = shown
+        self.entirely = entirely
 
 
 def _hidden(value: Any) -> Any:
@@ -168,7 +172,7 @@ _SCHEMA_DURATION: Final = WithJsonSchema(
     {
         "anyOf": [
             {"type": "number", "minimum": 0},
-            {"type": "string", "pattern": r"^(\d+(\.\d+)?(ns|us|ms|s|m|h)?)+$|\$\{"},
+            {"type": "string", "pattern": r"^(\d+(\.\d+)?(ns|us|ms|s|m|h)?)+$"},
         ],
         "description": "500ms, 5s, 2m, 1h, or a number of seconds",
     }
@@ -177,7 +181,7 @@ _SCHEMA_SIZE: Final = WithJsonSchema(
     {
         "anyOf": [
             {"type": "integer", "minimum": 0},
-            {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?)?B?$|\$\{"},
+            {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?)?B?$"},
         ],
         "description": "512KiB, 16MiB, 1GB, or a number of bytes",
     }
@@ -189,13 +193,15 @@ PositiveDuration = Annotated[float, BeforeValidator(read_duration), Field(gt=0),
 """Seconds, more than 0."""
 ByteSize = Annotated[int, BeforeValidator(read_size), Field(gt=0), _SCHEMA_SIZE]
 """Bytes, more than 0."""
-Count = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
 """A whole number above 0."""
-Port = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=65535)]
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_boolean)]
 """A TCP port; 0 lets the system choose."""
 Number = Annotated[float, BeforeValidator(_no_boolean)]
 """A finite number."""
-Share = Annotated[float, BeforeValidator(_no_boolean), Field(ge=0, le=1)]
+NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_no_boolean)]
+"""A finite number, 0 or more."""
+Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_boolean)]
 """A number in [0, 1]."""
 NonEmpty = Annotated[str, Field(min_length=1)]
 """A text that is not empty."""
@@ -211,16 +217,22 @@ OptionalHeaderName = Annotated[str, AfterValidator(_header_name_or_off)]
 """The name of an HTTP header; empty turns it off."""
 BrokerUrl = Annotated[str, Field(min_length=1), Masked(without_password)]
 """A URL that may carry a user and a password."""
-Secret = Annotated[str, Masked(_hidden)]
+Secret = Annotated[str, Masked(_hidden, entirely=True)]
 """A text that is never shown."""
 SecretHeaders = Annotated[
-    dict[HeaderName, Annotated[str, AfterValidator(_header_value)]], Masked(_hidden_values)
+    dict[HeaderName, Annotated[str, AfterValidator(_header_value)]],
+    Masked(_hidden_values, entirely=True),
 ]
 """Headers whose values are never shown."""
 
 
 class Section(BaseModel):
-    """A part of the settings: frozen, unknown keys refused, secrets masked when shown."""
+    """A part of the settings: frozen, unknown keys refused, secrets masked when shown.
+
+    `planned` names keys that a configuration may rightly use and that this version cannot obey.
+    """
+
+    planned: ClassVar[frozenset[str]] = frozenset()
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
@@ -254,3 +266,9 @@ class TlsSettings(Section):
     """The key of `cert_file`, PEM."""
     insecure: bool = False
     """Accept any certificate: for tests only."""
+
+    @model_validator(mode="after")
+    def _whole_pair(self) -> Self:
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("cert_file and key_file belong together: set both or none")
+        return self

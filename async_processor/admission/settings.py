@@ -6,14 +6,15 @@ To add a gate: write its model, add it to `GateSettings`, take its name out of `
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from async_processor.fields import (
     Count,
     HttpUrlWithQuery,
     NonEmpty,
+    NonNegative,
     Number,
     Section,
     Share,
@@ -56,14 +57,21 @@ class ScrapeAdmission(StrEnum):
     COUNTED = "counted"
 
 
-class ConstantGate(Section):
+class GateSection(Section):
+    """What all gates have in common: a parameter may be a number where a text is meant."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(coerce_numbers_to_str=True)
+    planned: ClassVar[frozenset[str]] = frozenset({"shared"})
+
+
+class ConstantGate(GateSection):
     """Always open."""
 
     type: Literal["constant"] = "constant"
     """Always open."""
 
 
-class LocalMaxConcurrencyGate(Section):
+class LocalMaxConcurrencyGate(GateSection):
     """At most `limit` requests at once in this process."""
 
     type: Literal["local-max-concurrency"] = "local-max-concurrency"
@@ -74,7 +82,7 @@ class LocalMaxConcurrencyGate(Section):
     """classifying refuses over the limit, blocking waits."""
 
 
-class PrometheusQueryGate(Section):
+class PrometheusQueryGate(GateSection):
     """The budget is the answer of a query."""
 
     type: Literal["prometheus-query"] = "prometheus-query"
@@ -91,12 +99,7 @@ def _one_or_more(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-def _off(value: object) -> object:
-    # YAML 1.1 reads a bare `off` as false.
-    return ScrapeAdmission.OFF if value is False else value
-
-
-class EndpointScrapeGate(Section):
+class EndpointScrapeGate(GateSection):
     """The budget comes from a metric that the pods or their router expose."""
 
     type: Literal["endpoint-scrape"] = "endpoint-scrape"
@@ -111,7 +114,7 @@ class EndpointScrapeGate(Section):
     """Labels that the series must carry."""
     value_type: ValueType = ValueType.SATURATION
     """Whether the metric is a saturation (budget = 1 - value) or a budget itself."""
-    max_count_per_pod: Annotated[Number, Field(ge=0)] = 0.0
+    max_count_per_pod: NonNegative = 0.0
     """With this above 0 the metric is a count, and this many per pod is full."""
     baseline: Share = 0.0
     """Subtracted from the budget, so that this share of the pool stays free."""
@@ -119,7 +122,7 @@ class EndpointScrapeGate(Section):
     """The budget while the page cannot be read."""
     absent_value: Number | None = None
     """What a missing series counts as; default: unreadable."""
-    admission: Annotated[ScrapeAdmission, BeforeValidator(_off)] = ScrapeAdmission.OFF
+    admission: ScrapeAdmission = ScrapeAdmission.OFF
     """counted: slots given out since the last scrape count as used."""
     pods_url: HttpUrlWithQuery | None = None
     """Where the number of ready pods is read; default: the same page."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -12,6 +12,9 @@ from async_processor.inference.settings import InferenceSettings
 from async_processor.sensors.settings import PrometheusSettings
 from async_processor.settlement.settings import RetrySettings
 from async_processor.transport.settings import MemorySettings, RedisSettings
+
+TRANSPORTS_NOT_YET: Final = frozenset({"gcp-pubsub"})
+"""Transports that a configuration may rightly name and that this version cannot build."""
 
 
 class RedisTransport(RedisSettings):
@@ -59,6 +62,8 @@ class LimitSettings(Section):
 
 class Settings(Section):
     """Everything that `run` needs to know."""
+
+    planned: ClassVar[frozenset[str]] = frozenset({"processes", "transforms"})
 
     transport: TransportSettings
     """The broker and its queues."""

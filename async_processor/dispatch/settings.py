@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,9 @@ from async_processor.fields import (
     UrlPath,
 )
 
+NOT_YET: Final = frozenset({"tier-priority", "weighted-fair"})
+"""Merge policies that a configuration may rightly name and that this version cannot build."""
+
 
 def _same_as_queue_name(validated: dict[str, Any]) -> str:
     return str(validated["queue_name"])
@@ -25,6 +28,8 @@ def _same_as_queue_name(validated: dict[str, Any]) -> str:
 
 class QueueSettings(Section):
     """One request queue: where its requests go and what lets them through."""
+
+    planned: ClassVar[frozenset[str]] = frozenset({"model"})
 
     queue_name: NonEmpty = "request-sortedset"
     """The sorted set that producers write to."""
@@ -65,6 +70,18 @@ class PoolSettings(Section):
 
 class MergeSettings(Section):
     """The order in which queues of one pool get its slots."""
+
+    planned: ClassVar[frozenset[str]] = frozenset(
+        {
+            "attribute",
+            "cost",
+            "lane_objectives",
+            "max_age",
+            "priority_header",
+            "tier_label",
+            "weights",
+        }
+    )
 
     type: Literal["random-robin"] = "random-robin"
     """Which policy; random-robin gives every queue with work the same chance."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from async_processor.fields import (
     BrokerUrl,
@@ -53,11 +53,12 @@ class RedisSettings(LeasedQueues):
     tls: TlsSettings = TlsSettings()
     """For rediss:// and rediss+sentinel://."""
 
-    @model_validator(mode="after")
-    def _known_scheme(self) -> Self:
-        if not self.url.startswith(_SCHEMES):
-            raise ValueError("url must begin with " + ", ".join(_SCHEMES))
-        return self
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, url: str) -> str:
+        if not url.startswith(_SCHEMES):
+            raise ValueError("must begin with " + ", ".join(_SCHEMES))
+        return url
 
 
 class MemorySettings(LeasedQueues):

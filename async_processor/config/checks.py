@@ -1,0 +1,174 @@
+"""Rules across settings, and what is legal but looks like a mistake."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from async_processor.admission.settings import LocalMaxConcurrencyGate
+from async_processor.config.settings import Settings
+from async_processor.errors import Problem
+from async_processor.fields import read_duration
+
+SHORTEST_LEASE: Final = 1.0
+"""Seconds. A lease is extended every third of it; of a shorter one, one slow answer of the broker
+would eat up what the extension leaves."""
+
+
+def faults(document: Mapping[str, Any]) -> list[Problem]:
+    """Every broken rule across settings.
+
+    Looks at the document rather than at `Settings`, so that these mistakes are found together
+    with those inside a single setting; what has the wrong shape is not judged here.
+    """
+    return [
+        *_duplicates(document),
+        *_unknown_pools(document),
+        *_missing_prometheus(document),
+        *_short_lease(document),
+        *_reserved_results(document),
+    ]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _entries(value: Any, path: str) -> list[tuple[str, Mapping[str, Any]]]:
+    items = value if isinstance(value, list) else []
+    return [(f"{path}[{index}]", _mapping(item)) for index, item in enumerate(items)]
+
+
+def _queues(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return _entries(_mapping(document.get("transport")).get("queues"), "transport.queues")
+
+
+def _pools(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return _entries(document.get("worker_pools", [{}]), "worker_pools")
+
+
+def _queue_name(queue: Mapping[str, Any]) -> Any:
+    return queue.get("queue_name", "request-sortedset")
+
+
+def _duplicates(document: Mapping[str, Any]) -> Iterator[Problem]:
+    queues, pools = _queues(document), _pools(document)
+    # An id that was left out is the queue's name, and a repeated name is told already.
+    yield from _repeated((f"{path}.queue_name", _queue_name(queue)) for path, queue in queues)
+    yield from _repeated((f"{path}.id", queue["id"]) for path, queue in queues if "id" in queue)
+    yield from _repeated((f"{path}.id", pool.get("id", "default")) for path, pool in pools)
+
+
+def _repeated(names: Iterable[tuple[str, Any]]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for path, name in names:
+        if str(name) in first:
+            message = f"got {name!r}, which {first[str(name)]} has already; it must be unique"
+            yield Problem(path=path, message=message)
+        first.setdefault(str(name), path)
+
+
+def _unknown_pools(document: Mapping[str, Any]) -> Iterator[Problem]:
+    known = [str(pool.get("id", "default")) for _, pool in _pools(document)]
+    for path, queue in _queues(document):
+        pool = queue.get("worker_pool_id", "default")
+        if isinstance(pool, str) and pool not in known:
+            message = f"got {pool!r}, must be the id of one of worker_pools: {', '.join(known)}"
+            yield Problem(path=f"{path}.worker_pool_id", message=message)
+
+
+def _gates(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for path, owner in [*_queues(document), *_pools(document)]:
+        yield f"{path}.gate", _mapping(owner.get("gate"))
+
+
+def _missing_prometheus(document: Mapping[str, Any]) -> Iterator[Problem]:
+    if _mapping(document.get("prometheus")).get("url"):
+        return
+    for path, gate in _gates(document):
+        if str(gate.get("type")).startswith("prometheus-"):
+            message = f"got {gate['type']!r}, which needs prometheus.url"
+            yield Problem(path=f"{path}.type", message=message)
+
+
+def _short_lease(document: Mapping[str, Any]) -> Iterator[Problem]:
+    written = _mapping(document.get("transport")).get("lease_ttl", SHORTEST_LEASE)
+    try:
+        lease = read_duration(written)
+    except ValueError:
+        return
+    if 0 < lease < SHORTEST_LEASE:
+        message = (
+            f"got {written!r}, must be {SHORTEST_LEASE:g}s or more: a lease must be longer than "
+            "the time its extension takes"
+        )
+        yield Problem(path="transport.lease_ttl", message=message)
+
+
+def _reserved_results(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """A result pushed onto a request, retry or dead-letter queue would be taken for a request."""
+    transport = _mapping(document.get("transport"))
+    requests = {str(_queue_name(queue)): f"{path}.queue_name" for path, queue in _queues(document)}
+    own = {
+        str(transport.get("retry_queue_name", "retry-sortedset")): "transport.retry_queue_name",
+        str(transport.get("dead_letter_queue_name", "dead-letter-list")): (
+            "transport.dead_letter_queue_name"
+        ),
+    }
+    for name, path in own.items():
+        if name in requests:
+            yield _taken(path, name, requests[name])
+    taken = {**own, **requests}
+    result = str(transport.get("result_queue_name", "result-list"))
+    if result in requests:
+        yield _taken("transport.result_queue_name", result, requests[result])
+    for path, queue in _queues(document):
+        chosen = str(queue.get("result_queue_name"))
+        if chosen in taken:
+            yield _taken(f"{path}.result_queue_name", chosen, taken[chosen])
+
+
+def _taken(path: str, name: str, other: str) -> Problem:
+    return Problem(path=path, message=f"got {name!r}, which is {other}; it must be another one")
+
+
+def warnings(settings: Settings) -> list[Problem]:
+    """What is legal and probably not meant."""
+    return [*_short_drain(settings), *_idle_pools(settings), *_unreachable_limits(settings)]
+
+
+def _short_drain(settings: Settings) -> Iterator[Problem]:
+    if settings.drain_timeout < settings.inference.request_timeout:
+        message = (
+            f"{settings.drain_timeout:g}s is shorter than inference.request_timeout "
+            f"({settings.inference.request_timeout:g}s): a stop may cut calls off, which then run "
+            "again elsewhere"
+        )
+        yield Problem(path="drain_timeout", message=message)
+
+
+def _idle_pools(settings: Settings) -> Iterator[Problem]:
+    used = Counter(queue.worker_pool_id for queue in settings.queues)
+    for index, pool in enumerate(settings.worker_pools):
+        if not used[pool.id]:
+            message = f"no queue names the pool {pool.id!r}, its workers stay idle"
+            yield Problem(path=f"worker_pools[{index}].id", message=message)
+
+
+def _unreachable_limits(settings: Settings) -> Iterator[Problem]:
+    """A limit that the workers never reach limits nothing."""
+    pools = {pool.id: pool for pool in settings.worker_pools}
+    limited = [
+        (f"transport.queues[{index}].gate.limit", queue.gate, pools[queue.worker_pool_id])
+        for index, queue in enumerate(settings.queues)
+    ] + [
+        (f"worker_pools[{index}].gate.limit", pool.gate, pool)
+        for index, pool in enumerate(settings.worker_pools)
+    ]
+    for path, gate, pool in limited:
+        if isinstance(gate, LocalMaxConcurrencyGate) and gate.limit > pool.workers:
+            message = (
+                f"{gate.limit} can't be reached: the pool {pool.id!r} has {pool.workers} workers"
+            )
+            yield Problem(path=path, message=message)

@@ -1,0 +1,84 @@
+"""`${NAME}` and `${NAME:-default}` in values, after the file was parsed.
+
+A value from the environment is text and stays the text of one value: it can bring in no keys and
+no lists. `$${` writes a literal `${`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from async_processor.errors import Problem
+
+_REFERENCE: Final = re.compile(
+    r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
+)
+
+
+class Substitution:
+    """Fills the variables in; collects what cannot be filled in `problems`."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.problems: list[Problem] = []
+
+    def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The document with every variable replaced, and without headers that came out empty."""
+        headers = document.get("inference")
+        filled = {key: self._value(value, key) for key, value in document.items()}
+        if isinstance(headers, Mapping) and isinstance(headers.get("headers"), Mapping):
+            kept = self._kept_headers(headers["headers"], filled["inference"]["headers"])
+            filled["inference"]["headers"] = kept
+        return filled
+
+    def _value(self, value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            return self._text(value, path)
+        if isinstance(value, Mapping):
+            return {key: self._value(item, f"{path}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._value(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return value
+
+    def _text(self, text: str, path: str) -> str:
+        return _REFERENCE.sub(lambda match: self._filled(match, path), text)
+
+    def _filled(self, match: re.Match[str], path: str) -> str:
+        if match[0] == "$${":
+            return "${"
+        name, default = match["name"], match["default"]
+        if name is None:
+            self._fault(path, "'${' must be ${NAME} or ${NAME:-default}; write $${ for the text ${")
+            return match[0]
+        if name in self._environ and (self._environ[name] or default is None):
+            return self._environ[name]
+        if default is None:
+            self._fault(path, f"{match[0]}: the variable {name} is not set and has no default")
+            return match[0]
+        return str(default)
+
+    def _fault(self, path: str, message: str) -> None:
+        self.problems.append(Problem(path=path, message=message))
+
+    def _kept_headers(
+        self, written: Mapping[str, Any], filled: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {name: value for name, value in filled.items() if not self._all_empty(written[name])}
+
+    def _all_empty(self, written: Any) -> bool:
+        """Whether the value has variables and every one of them is empty."""
+        if not isinstance(written, str):
+            return False
+        values = [
+            self._environ.get(match["name"]) or match["default"] or ""
+            for match in _REFERENCE.finditer(written)
+            if match["name"] and (match["name"] in self._environ or match["default"] is not None)
+        ]
+        return bool(values) and not any(values)
+
+
+def escaped(text: str) -> str:
+    """The text as it must be written so that nothing in it is taken for a variable."""
+    return text.replace("${", "$${")

@@ -1,0 +1,97 @@
+"""Reading YAML as people mean it: duplicate keys are mistakes, `off` is a word, 010 is ten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from async_processor.errors import ConfigurationError, Problem
+
+_MERGE = "tag:yaml.org,2002:merge"
+_TEXT = "tag:yaml.org,2002:str"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's core scalars, and no key twice in a mapping."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        # Before the merged keys (`<<`) are put in front, for those may be overridden.
+        seen: set[str] = set()
+        for key, _ in node.value:
+            self._check_key(key, seen)
+        return super().construct_mapping(node, deep=deep)
+
+    def _check_key(self, key: yaml.Node, seen: set[str]) -> None:
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key must be a plain name", key.start_mark
+            )
+        if key.tag == _MERGE:
+            return
+        if key.value in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"duplicate key {key.value!r}", key.start_mark
+            )
+        seen.add(key.value)
+        key.tag = _TEXT
+
+    def construct_decimal(self, node: yaml.ScalarNode) -> int:
+        return int(self.construct_scalar(node))
+
+
+def _resolve(tag: str, pattern: str, first: str) -> None:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern), list(first))
+
+
+_resolve("null", r"^(?:~|null|Null|NULL|)$", "~nN\0")
+_Loader.yaml_implicit_resolvers[""] = [("tag:yaml.org,2002:null", re.compile(r"^$"))]
+_resolve("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF")
+_resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
+_resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789")
+_resolve("float", r"^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$", "-+.")
+_resolve("merge", r"^<<$", "<")
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_decimal)
+
+
+def read_yaml(text: str, name: str) -> dict[str, Any]:
+    """The mapping that a YAML text holds; `name` stands for it in errors.
+
+    Raises ConfigurationError with file and line for what is no YAML, no mapping, or has a key
+    twice.
+    """
+    try:
+        document = yaml.load(text, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigurationError([_syntax_problem(error, name)]) from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigurationError(
+            [Problem(path=name, message="must be a mapping of keys to values")]
+        )
+    return document
+
+
+def read_file(path: Path) -> str:
+    """The text of a configuration file; raises ConfigurationError when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8 (byte {error.start})"
+    raise ConfigurationError([Problem(path=str(path), message=message)])
+
+
+def _syntax_problem(error: yaml.YAMLError, name: str) -> Problem:
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return Problem(path=name, message=f"is not YAML: {error}".replace("\n", " "))
+    mark = error.problem_mark
+    message = error.problem or "is not YAML"
+    return Problem(path=f"{name}:{mark.line + 1}:{mark.column + 1}", message=message)
