@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from async_processor.errors import AsyncProcessorError
+
+_T = TypeVar("_T")
+
+
+async def uninterrupted(work: Awaitable[_T]) -> _T:
+    """Bring `work` to its end even when the caller is cancelled; it then goes on being cancelled.
+
+    For steps whose answer must not get lost: a claim, a settlement.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait([task])
+        raise
 
 
 class Service(Protocol):

@@ -1,0 +1,147 @@
+"""The daemon's life: start, run, drain, stop.
+
+Stopping has two scopes. On SIGTERM or SIGINT nothing new is claimed, what has not been sent is
+given back, and running calls may end within `drain_timeout`. When that is over, or on a second
+signal, they are cut off and given back too, without a counted attempt. Then every lease of this
+process is freed, so that another replica can go on at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from async_processor.daemon.build import Parts
+from async_processor.daemon.readiness import Stage
+from async_processor.errors import BrokerUnavailable
+from async_processor.lifecycle import Watch
+from async_processor.settlement.held import Interruption, Phase
+from async_processor.telemetry.logs import get_logger
+
+SETTLING_TIME: Final = 10.0
+"""Seconds for what was cut off to be given back, before the leases are freed wholesale."""
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+_log = get_logger(__name__)
+
+
+class Daemon:
+    """Runs the parts until a signal comes or a side task dies."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._taking = Watch()
+        """Whatever brings work in; stopped first."""
+        self._keeping = Watch()
+        """Whatever looks after work that is here; stopped last."""
+        self._drain = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self) -> None:
+        """Run to the end; raises SideTaskDied when a part of the daemon failed.
+
+        Also raises BrokerRefused or ConfigurationError when it cannot start.
+        """
+        with self._signals():
+            try:
+                if await self._before_drain(self._start()):
+                    self._parts.readiness.stage = Stage.RUNNING
+                    _log.info("ready", queues=len(self._parts.routes))
+                    await self._before_drain(self._failure())
+                await self._give_work_back()
+            finally:
+                await self._stop()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, name: str) -> None:
+        _log.info("signal", signal=name, again=self._drain.is_set())
+        if self._drain.is_set():
+            self._hurry.set()
+        self._drain.set()
+
+    async def _before_drain(self, work: asyncio.Task[None]) -> bool:
+        """Wait for the end of `work`; False when a signal came first and `work` was given up."""
+        signalled = asyncio.create_task(self._drain.wait())
+        try:
+            await asyncio.wait({work, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await work
+                return True
+            return False
+        finally:
+            for task in (work, signalled):
+                task.cancel()
+            await asyncio.gather(work, signalled, return_exceptions=True)
+
+    def _start(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self._start_parts(), name="start")
+
+    async def _start_parts(self) -> None:
+        for service in self._parts.services:
+            await service.start()
+        for name, task in self._parts.keeping().items():
+            self._keeping.spawn(name, task)
+        for name, task in self._parts.taking().items():
+            self._taking.spawn(name, task)
+
+    def _failure(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self._first_failure(), name="failure")
+
+    async def _first_failure(self) -> None:
+        waits = [asyncio.create_task(watch.failure()) for watch in (self._taking, self._keeping)]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            death = done.pop().result()
+            _log.error("side_task_died", error=str(death))
+            raise death
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _give_work_back(self) -> None:
+        """Drain: first what was not sent, then, when the time is up, what was."""
+        self._parts.readiness.stage = Stage.DRAINING
+        await self._taking.stop()
+        holdings = self._parts.holdings
+        for held in holdings:
+            if held.phase in (Phase.QUEUED, Phase.PARKED):
+                held.interrupt(Interruption.DRAINED)
+        _log.info("draining", running=len(holdings), timeout=self._parts.settings.drain_timeout)
+        await self._patience(self._parts.settings.drain_timeout)
+        for held in holdings:
+            held.interrupt(Interruption.DRAINED)
+        await self._patience(SETTLING_TIME, hurry=False)
+
+    async def _patience(self, seconds: float, *, hurry: bool = True) -> None:
+        """Wait until nothing is held, for a time; a second signal ends it."""
+        waits = {asyncio.create_task(self._parts.holdings.empty())}
+        if hurry:
+            waits.add(asyncio.create_task(self._hurry.wait()))
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _stop(self) -> None:
+        await self._taking.stop()
+        await self._keeping.stop()
+        for service in reversed(self._parts.services):
+            try:
+                await service.stop()
+            except BrokerUnavailable as error:
+                _log.warning("not_stopped_cleanly", error=str(error))
+        _log.info("stopped")

@@ -1,0 +1,124 @@
+"""What `/status` tells: for each queue and pool how it stands, and in words what holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from async_processor.admission.base import Gate, GateState
+from async_processor.daemon.readiness import Readiness, Stage
+from async_processor.dispatch.pool import Pool
+from async_processor.dispatch.route import Route
+from async_processor.errors import BrokerUnavailable
+from async_processor.settlement.held import Holdings, Phase
+from async_processor.transport.base import Backlog, Transport
+
+
+class Status:
+    """Reads the parts when it is asked; keeps nothing."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        routes: Sequence[Route],
+        pools: Sequence[Pool],
+        holdings: Holdings,
+        readiness: Readiness,
+    ) -> None:
+        self._transport = transport
+        self._routes = routes
+        self._pools = pools
+        self._holdings = holdings
+        self._readiness = readiness
+
+    async def read(self) -> Mapping[str, Any]:
+        """The whole status; what the broker cannot tell now is null."""
+        return {
+            "ready": self._readiness.serving,
+            "queues": [await self._queue(route) for route in self._routes],
+            "pools": [self._pool(pool) for pool in self._pools],
+        }
+
+    async def _queue(self, route: Route) -> Mapping[str, Any]:
+        backlog = await self._backlog(route)
+        name = route.queue.queue_name
+        return {
+            "queue_id": route.queue.id,
+            "queue_name": name,
+            "pool_name": route.pool.name,
+            "backlog": backlog and backlog.waiting,
+            "parked": backlog and backlog.parked,
+            "inflight": self._count(Phase.IN_FLIGHT, {name}),
+            "retries_due": backlog and backlog.retries_due,
+            "oldest_deadline": backlog and backlog.oldest_deadline,
+            "dead_letters": backlog and backlog.dead_letters,
+            "gate": _gate(route.gate),
+            "why": self._why(route, backlog),
+        }
+
+    async def _backlog(self, route: Route) -> Backlog | None:
+        try:
+            return await self._transport.backlog(route.queue.queue_name, ())
+        except BrokerUnavailable:
+            return None
+
+    def _pool(self, pool: Pool) -> Mapping[str, Any]:
+        names = {route.queue.queue_name for route in self._routes if route.pool is pool}
+        return {
+            "pool_name": pool.name,
+            "workers": pool.workers,
+            "inflight": self._count(Phase.IN_FLIGHT, names),
+            "waiting": self._count(Phase.PARKED, names),
+            "gate": _gate(pool.gate),
+        }
+
+    def _count(self, phase: Phase, queue_names: Set[str]) -> int:
+        return sum(
+            held.phase is phase and held.delivery.queue_name in queue_names
+            for held in self._holdings
+        )
+
+    def _why(self, route: Route, backlog: Backlog | None) -> str:
+        """What holds the queue back; empty when nothing does."""
+        if backlog is None:
+            return "the broker cannot be reached"
+        if self._readiness.stage is not Stage.RUNNING:
+            return f"this replica is {self._readiness.stage}"
+        if not backlog.waiting + backlog.parked:
+            return ""
+        return (
+            _closed("the queue's gate", route.gate.state())
+            or _closed(f"the gate of pool {route.pool.name!r}", route.pool.gate.state())
+            or _busy(route.pool)
+        )
+
+
+def _gate(gate: Gate) -> Mapping[str, Any]:
+    state = gate.state()
+    return {
+        "type": state.type,
+        "value": state.value,
+        "age_seconds": state.age,
+        "threshold": state.threshold,
+        "budget": state.budget,
+        "decision": "closed" if state.budget <= 0 else "open",
+        "reason": state.reason,
+    }
+
+
+def _closed(name: str, state: GateState) -> str:
+    if state.budget > 0:
+        return ""
+    if not state.available:
+        return (
+            f"{name} is closed: its source cannot be read ({state.reason}), and its fallback is 0"
+        )
+    if state.value is not None and state.threshold is not None:
+        return f"{name} is closed: its value {state.value:.3g} is not above {state.threshold:.3g}"
+    return f"{name} is closed" + (f": {state.reason}" if state.reason else "")
+
+
+def _busy(pool: Pool) -> str:
+    if pool.free_slots:
+        return ""
+    return f"all {pool.workers} workers of pool {pool.name!r} are busy"

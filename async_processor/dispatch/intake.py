@@ -1,0 +1,168 @@
+"""Takes work out of one queue: first the slot, then the message.
+
+A turn waits for work, for the queue's gate, then for slots of its pool, and claims at most as many
+messages as it got slots. What cannot run stays in the broker for other replicas, in the order of
+the deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from async_processor.admission.base import Reason
+from async_processor.dispatch.route import Route
+from async_processor.dispatch.suspects import SuspectSeat
+from async_processor.dispatch.worker import Worker
+from async_processor.errors import BrokerUnavailable
+from async_processor.lifecycle import uninterrupted
+from async_processor.settlement.decision import Ending
+from async_processor.settlement.expiry import cancelled_among
+from async_processor.settlement.held import Held, Holdings, PhaseGauges
+from async_processor.telemetry.logs import get_logger
+from async_processor.transport.base import SUSPECT_AFTER, Delivery, Transport
+
+LOOK_INTERVAL: Final = 1.0
+"""Seconds: a wait for work or for a gate is looked at again this often, whatever wakes it."""
+
+REFUSAL_PAUSE: Final = 0.5
+"""Seconds at most between a gate's refusal and the next claim."""
+
+CLAIM_LIMIT: Final = 256
+"""Messages a claim may ask for."""
+
+EMPTY_HANDED_PAUSE: Final = 0.05
+"""Seconds at most after a claim that found nothing although the queue was not empty: another
+replica was quicker, or what is left are suspects that must wait for their turn."""
+
+BROKER_PAUSE: Final = 1.0
+"""Seconds at most between two tries while the broker is away."""
+
+_log = get_logger(__name__)
+
+
+class Intake:
+    """Feeds one queue's messages to the workers."""
+
+    def __init__(
+        self,
+        route: Route,
+        transport: Transport,
+        worker: Worker,
+        holdings: Holdings,
+        *,
+        suspects: SuspectSeat,
+        gauges: PhaseGauges,
+    ) -> None:
+        self._route = route
+        self._queue_name = route.queue.queue_name
+        self._transport = transport
+        self._clock = transport.clock
+        self._worker = worker
+        self._holdings = holdings
+        self._suspects = suspects
+        self._gauges = gauges
+        self._gate_changed = asyncio.Event()
+        self._refused = False
+        self._more = False
+        """The last claim got all it asked for, so that there is probably more."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        route.gate.subscribe(self._gate_changed.set)
+
+    async def run(self) -> None:
+        """Run until cancelled; what was claimed by then goes on."""
+        while True:
+            try:
+                await self._turn()
+            except BrokerUnavailable as error:
+                _log.warning("nothing_claimed", queue_name=self._queue_name, error=str(error))
+                await self._clock.sleep(random.uniform(0.1, BROKER_PAUSE))
+
+    async def _turn(self) -> None:
+        if not self._more and not await self._transport.wait_for_work(
+            self._queue_name, LOOK_INTERVAL
+        ):
+            return
+        self._more = False
+        permits = await self._permits()
+        if not permits:
+            return
+        slots = self._still_permitted(
+            await self._route.pool.acquire(self._route.queue, min(permits, CLAIM_LIMIT))
+        )
+        if not slots:
+            return
+        claimed = await uninterrupted(self._claim(slots))
+        self._more = claimed == slots
+        if not claimed:
+            await self._clock.sleep(random.uniform(0.2, 1.0) * EMPTY_HANDED_PAUSE)
+
+    def _still_permitted(self, slots: int) -> int:
+        """Of the slots just got, those that the gate still lets start; the wait was long maybe."""
+        permitted = min(slots, self._route.gate.permits(self._route.pool.workers))
+        self._route.pool.give_back(slots - permitted)
+        return permitted
+
+    async def _permits(self) -> int:
+        """How many the queue's gate lets start now; 0 after a look interval of none."""
+        gate, workers = self._route.gate, self._route.pool.workers
+        permits = gate.permits(workers)
+        if permits > 0 and not self._refused:
+            return permits
+        self._gate_changed.clear()
+        patience = REFUSAL_PAUSE if self._refused else LOOK_INTERVAL
+        self._refused = False
+        try:
+            async with asyncio.timeout(patience):
+                await self._gate_changed.wait()
+        except TimeoutError:
+            if gate.budget() <= 0:
+                self._route.metrics.gate_decision(Reason.GATE_CLOSED.value)
+        return gate.permits(workers)
+
+    async def _claim(self, slots: int) -> int:
+        """Claim up to `slots` messages and start them; returns how many it got."""
+        seated = self._suspects.take()
+        deliveries: Sequence[Delivery] = ()
+        try:
+            deliveries = await self._transport.claim(self._queue_name, slots, suspects=seated)
+        finally:
+            if seated and not any(map(_is_suspect, deliveries)):
+                self._suspects.leave()
+            self._route.pool.give_back(slots - len(deliveries))
+        claimed_at = self._clock.monotonic()
+        held = [Held(delivery, self._gauges, claimed_at=claimed_at) for delivery in deliveries]
+        for each in held:
+            self._holdings.add(each)
+        cancelled = await cancelled_among(self._transport, deliveries)
+        for each in held:
+            self._start(each, cancelled=each.delivery.token in cancelled)
+        return len(held)
+
+    def _start(self, held: Held, *, cancelled: bool) -> None:
+        if held.delivery.published_at is not None:
+            waited = self._clock.now() - held.delivery.published_at
+            self._route.metrics.message_latency(waited * 1000)
+        task = asyncio.get_running_loop().create_task(self._run(held, cancelled=cancelled))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, held: Held, *, cancelled: bool) -> None:
+        try:
+            ending = await self._worker.process(held, self._route, cancelled=cancelled)
+            if ending is Ending.REFUSED:
+                self._refused = True
+        finally:
+            self._holdings.remove(held)
+            if _is_suspect(held.delivery):
+                self._suspects.leave()
+            if held.started_at is None:
+                self._route.pool.give_back(1)
+            else:
+                self._route.pool.free()
+
+
+def _is_suspect(delivery: Delivery) -> bool:
+    return delivery.deliveries >= SUSPECT_AFTER

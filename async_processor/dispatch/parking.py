@@ -1,0 +1,45 @@
+"""Where requests wait for a gate in memory: one lot per gate, earliest deadline first."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+
+from async_processor.admission.base import Gate
+
+
+class ParkingLot:
+    """Wakes one request at a time, so that a gate that opens a crack lets one through.
+
+    Whoever is woken asks the gate again and says `passed` when it got through; then the next one
+    is woken. One that is refused again parks again and the lot stays quiet until the gate changes.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._arrivals = itertools.count()
+        gate.subscribe(self.passed)
+
+    async def wait(self, deadline: float, timeout: float) -> None:
+        """Wait for a turn, at most `timeout` seconds; raises TimeoutError when none came.
+
+        `deadline` (Unix time) is the request's rank.
+        """
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (deadline, next(self._arrivals), turn))
+        try:
+            async with asyncio.timeout(timeout):
+                await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self.passed()  # woken and cut off at once: the turn goes to the next
+            raise
+
+    def passed(self) -> None:
+        """Give the turn to the request with the earliest deadline."""
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return

@@ -1,0 +1,31 @@
+"""Everything that is fixed about a queue: where its requests go, by which rules, counted how."""
+
+from __future__ import annotations
+
+import msgspec
+
+from async_processor.admission.base import Gate
+from async_processor.dispatch.pool import Pool
+from async_processor.dispatch.settings import QueueSettings
+from async_processor.inference.headers import HeaderRules
+from async_processor.settlement.routing import ResultRoute
+from async_processor.settlement.settle import Settler
+from async_processor.settlement.triage import Triage
+from async_processor.telemetry.metrics import QueueMetrics
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The parts that belong to one queue."""
+
+    queue: QueueSettings
+    pool: Pool
+    gate: Gate
+    headers: HeaderRules
+    results: ResultRoute
+    triage: Triage
+    settler: Settler
+    metrics: QueueMetrics
+
+    def url(self, endpoint: str) -> str:
+        """Where a request goes: the gateway and the message's path, else the queue's."""
+        return self.queue.igw_base_url.rstrip("/") + (endpoint or self.queue.request_path_url)

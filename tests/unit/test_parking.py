@@ -1,0 +1,61 @@
+"""A parking lot wakes one request at a time, the most urgent first, and loses no turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from async_processor.admission.base import Gate
+from async_processor.dispatch.parking import ParkingLot
+
+
+class Bell:
+    """The one thing that a lot wants of a gate."""
+
+    def __init__(self) -> None:
+        self.ring: Callable[[], None] = lambda: None
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        self.ring = wake
+
+
+def lot() -> tuple[Bell, ParkingLot]:
+    bell = Bell()
+    return bell, ParkingLot(cast("Gate", bell))
+
+
+async def test_the_earliest_deadline_is_woken_alone() -> None:
+    bell, parking = lot()
+    late = asyncio.create_task(parking.wait(20.0, 60))
+    early = asyncio.create_task(parking.wait(10.0, 60))
+    await asyncio.sleep(0)
+    bell.ring()
+    await early
+    assert not late.done()
+    parking.passed()
+    await late
+
+
+async def test_one_that_waited_in_vain_hears_it_and_does_not_swallow_a_turn() -> None:
+    bell, parking = lot()
+    with pytest.raises(TimeoutError):
+        await parking.wait(10.0, 0.001)
+    patient = asyncio.create_task(parking.wait(20.0, 60))
+    await asyncio.sleep(0)
+    bell.ring()
+    await patient
+
+
+async def test_a_turn_given_to_one_that_is_cut_off_goes_to_the_next() -> None:
+    bell, parking = lot()
+    first = asyncio.create_task(parking.wait(10.0, 60))
+    second = asyncio.create_task(parking.wait(20.0, 60))
+    await asyncio.sleep(0)
+    bell.ring()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await second

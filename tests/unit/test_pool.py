@@ -1,0 +1,180 @@
+"""Slots: never more than the workers, never more than the gate, and every one comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from async_processor.admission.base import GateState, Verdict
+from async_processor.clock import SystemClock
+from async_processor.dispatch.merge.base import Bidder
+from async_processor.dispatch.merge.random_robin import RandomRobin
+from async_processor.dispatch.pool import Pool
+from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.telemetry.metrics import Metrics
+from async_processor.wire.envelope import Envelope
+
+
+class Valve:
+    """A gate that a test opens and closes."""
+
+    def __init__(self, permits: int = 1_000_000) -> None:
+        self._permits = permits
+        self._wakes: list[Callable[[], None]] = []
+
+    def open(self, permits: int) -> None:
+        self._permits = permits
+        for wake in self._wakes:
+            wake()
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def budget(self) -> float:
+        return 1.0 if self._permits else 0.0
+
+    def permits(self, workers: int) -> int:
+        return self._permits
+
+    async def admit(self, envelope: Envelope) -> Verdict:
+        raise NotImplementedError
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        self._wakes.append(wake)
+
+    def state(self) -> GateState:
+        return GateState(type="valve", budget=self.budget())
+
+
+class InTurn:
+    """A merge policy whose choices a test can foresee."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+
+    def choose(self, bidders: Sequence[Bidder]) -> int:
+        self._turn += 1
+        return self._turn % len(bidders)
+
+
+def queue(name: str = "q") -> QueueSettings:
+    return QueueSettings(queue_name=name, igw_base_url="http://localhost:8000")
+
+
+def pool(workers: int, gate: Valve | None = None) -> Pool:
+    return Pool(
+        PoolSettings(workers=workers),
+        gate or Valve(),
+        InTurn(),
+        Metrics().pool("default"),
+        SystemClock(),
+    )
+
+
+async def test_a_bid_gets_what_it_wants_or_what_is_free() -> None:
+    slots = pool(4)
+    assert await slots.acquire(queue(), 3) == 3
+    assert await slots.acquire(queue(), 3) == 1
+
+
+async def test_a_bid_waits_until_a_slot_comes_back() -> None:
+    slots = pool(1)
+    await slots.acquire(queue(), 1)
+    waiting = asyncio.create_task(slots.acquire(queue(), 1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    slots.give_back(1)
+    assert await waiting == 1
+
+
+async def test_slots_are_shared_among_the_queues_that_wait() -> None:
+    slots = pool(8)
+    await slots.acquire(queue(), 8)
+    bids = [asyncio.create_task(slots.acquire(queue(name), 8)) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    slots.give_back(8)
+    assert await asyncio.gather(*bids) == [4, 4]
+
+
+async def test_the_gate_bounds_what_is_granted_and_not_yet_dispatched() -> None:
+    gate = Valve(2)
+    slots = pool(8, gate)
+    assert await slots.acquire(queue(), 8) == 2
+    waiting = asyncio.create_task(slots.acquire(queue(), 8))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    slots.dispatched()  # from here on the gate counts it
+    assert await _after(gate, 2, waiting) == 1
+
+
+async def _after(gate: Valve, permits: int, waiting: asyncio.Task[int]) -> int:
+    gate.open(permits)
+    return await waiting
+
+
+async def test_a_closed_gate_offers_nothing_until_it_opens() -> None:
+    gate = Valve(0)
+    slots = pool(4, gate)
+    waiting = asyncio.create_task(slots.acquire(queue(), 4))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert await _after(gate, 3, waiting) == 3
+
+
+async def test_a_cancelled_bid_leaves_its_slots_to_the_others() -> None:
+    slots = pool(2)
+    await slots.acquire(queue(), 2)
+    cancelled = asyncio.create_task(slots.acquire(queue(), 2))
+    other = asyncio.create_task(slots.acquire(queue(), 2))
+    await asyncio.sleep(0)
+    slots.give_back(2)  # granted, but not yet taken
+    cancelled.cancel()
+    other.cancel()
+    await asyncio.gather(cancelled, other, return_exceptions=True)
+    assert await slots.acquire(queue(), 2) == 2
+
+
+def test_random_robin_gives_every_bidder_its_chance() -> None:
+    class Bid:
+        def __init__(self, name: str) -> None:
+            self.queue = queue(name)
+
+    policy, bidders = RandomRobin(), [Bid("a"), Bid("b"), Bid("c")]
+    assert {policy.choose(bidders) for _ in range(200)} == {0, 1, 2}
+
+
+@given(
+    workers=st.integers(1, 8),
+    steps=st.lists(st.tuples(st.integers(1, 10), st.booleans(), st.integers(0, 9)), max_size=30),
+)
+def test_no_interleaving_hands_out_more_slots_than_there_are_workers(
+    workers: int, steps: list[tuple[int, bool, int]]
+) -> None:
+    async def play() -> None:
+        gate = Valve()
+        slots = pool(workers, gate)
+        out = 0
+        bids: set[asyncio.Task[int]] = set()
+        for want, give, permits in steps:
+            gate.open(permits)
+            bids.add(asyncio.create_task(slots.acquire(queue(), want)))
+            await asyncio.sleep(0)
+            if give and out:
+                slots.give_back(1)
+                out -= 1
+            await asyncio.sleep(0)
+            out += sum(bid.result() for bid in bids if bid.done())
+            bids = {bid for bid in bids if not bid.done()}
+            assert 0 <= out <= workers
+        for bid in bids:
+            bid.cancel()
+        await asyncio.gather(*bids, return_exceptions=True)
+        gate.open(1_000)
+        slots.give_back(out)
+        assert await slots.acquire(queue(), 100) == workers
+
+    asyncio.run(play())
