@@ -35,7 +35,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
       seconds (`retry_after`; None sends none).
     * `trickle`: one byte every `trickle_seconds`; `wrong_length`: `Content-Length` promises more
       than comes; `not_json`: a page of HTML with status 200.
-    * `added_latency`: seconds before every answer; `answer_bytes`: answers are at least so big.
+    * `added_latency`: seconds before every answer; `answer_bytes`: the least size of an answer
+      that is not a stream.
     * `not_ready`: `/health` answers 503, and the router sends nothing here.
     """
 

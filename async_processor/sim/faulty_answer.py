@@ -10,7 +10,7 @@ from typing import NoReturn
 from aiohttp import web
 
 from async_processor.clock import Clock
-from async_processor.sim import openai_api
+from async_processor.sim import answers
 from async_processor.sim.faults import Fault, Faults
 from async_processor.sim.http_server import json_response
 
@@ -28,7 +28,7 @@ async def instead(
         await _reset(request)
     if fault is Fault.ERROR:
         status = faults.error_status
-        return json_response(openai_api.error("simulated fault", "FaultError", status), status)
+        return json_response(answers.error("simulated fault", "FaultError", status), status)
     if fault is Fault.THROTTLE:
         return too_many_requests(faults.retry_after)
     return None
@@ -36,7 +36,7 @@ async def instead(
 
 def too_many_requests(retry_after: float | None, *, reason: str = "") -> web.Response:
     """429; with `Retry-After` in seconds, and the reason for which llm-d's router drops."""
-    response = json_response(openai_api.error("Too Many Requests", "TooManyRequests", 429), 429)
+    response = json_response(answers.error("Too Many Requests", "TooManyRequests", 429), 429)
     if retry_after is not None:
         response.headers["Retry-After"] = f"{retry_after:g}"
     if reason:

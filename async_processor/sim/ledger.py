@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Ledger:
-    """Counts calls and answers by the request's own id (see `openai_api.Call.request_id`).
+    """Counts calls and answers by the request's own id (see `calls.Call.request_id`).
 
     A call is counted when it reaches a pod, an answer when all its tokens have been made; a
     call whose client went away before, or that met a fault, has none.

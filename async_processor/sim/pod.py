@@ -9,13 +9,13 @@ import msgspec
 from aiohttp import web
 
 from async_processor.clock import Clock
-from async_processor.sim import faulty_answer, openai_api
+from async_processor.sim import answers, faulty_answer
 from async_processor.sim.backend import Backend
+from async_processor.sim.calls import Api, BadCall, Call, Defaults, read_call
 from async_processor.sim.engine import QueueFull, TooLong
 from async_processor.sim.faults import Fault, FaultSwitch
 from async_processor.sim.http_server import Routes, json_response
 from async_processor.sim.ledger import Ledger
-from async_processor.sim.openai_api import Api, BadCall, Call, Defaults
 from async_processor.sim.pod_metrics import Load, PodMetrics
 
 _JSON = "application/json"
@@ -84,7 +84,7 @@ class Pod:
         """`/v1/models`."""
         settings = self._settings
         return json_response(
-            openai_api.models(
+            answers.models(
                 settings.model_name, max_model_len=settings.max_model_len, now=self._clock.now()
             )
         )
@@ -97,7 +97,7 @@ class Pod:
         return web.Response(body=page, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     def _read(self, request: web.BaseRequest, body: bytes) -> Call:
-        call = openai_api.read_call(
+        call = read_call(
             Api(request.path),
             body,
             header_id=request.headers.get("x-request-id", ""),
@@ -151,9 +151,9 @@ class Pod:
 
     def _body(self, call: Call) -> tuple[bytes, str]:
         if not call.stream:
-            return openai_api.answer(call, least_bytes=self.faults.now.answer_bytes), _JSON
-        chunks = openai_api.chunk(call, 0, call.output_tokens)
-        return chunks + openai_api.closing(call), _EVENTS
+            return answers.answer(call, least_bytes=self.faults.now.answer_bytes), _JSON
+        chunks = answers.chunk(call, 0, call.output_tokens)
+        return chunks + answers.closing(call), _EVENTS
 
     async def _stream(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         """Server-sent events as the tokens come; the headers wait for the first."""
@@ -163,12 +163,12 @@ class Pod:
             async for made in tokens:
                 if not response.prepared:
                     await response.prepare(request)
-                await response.write(openai_api.chunk(call, sent, made))
+                await response.write(answers.chunk(call, sent, made))
                 sent = made
-        await response.write(openai_api.closing(call))
+        await response.write(answers.closing(call))
         self.ledger.answered(call.request_id)
         return response
 
 
 def _refusal(message: str, kind: str, status: int) -> web.Response:
-    return json_response(openai_api.error(message, kind, status), status)
+    return json_response(answers.error(message, kind, status), status)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from async_processor.sim import openai_api
+from async_processor.sim import answers
+from async_processor.sim.calls import Api
 from async_processor.sim.faulty_answer import too_many_requests
 from async_processor.sim.flow_control import DroppedReason, FlowControl
 from async_processor.sim.http_server import Routes, json_response
-from async_processor.sim.openai_api import Api
 from async_processor.sim.pod import Pod
 from async_processor.sim.router_metrics import PoolState, RouterMetrics
 from async_processor.sim.saturation import pool_saturation
@@ -74,6 +74,6 @@ class Router:
 
 
 def _no_endpoints() -> web.Response:
-    response = json_response(openai_api.error("no ready endpoints", "ServiceUnavailable", 503), 503)
+    response = json_response(answers.error("no ready endpoints", "ServiceUnavailable", 503), 503)
     response.headers["x-llm-d-request-dropped-reason"] = DroppedReason.NO_ENDPOINTS
     return response

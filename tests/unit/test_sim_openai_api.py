@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from async_processor.sim import openai_api
-from async_processor.sim.openai_api import Api, BadCall, Call, Defaults
+from async_processor.sim import answers
+from async_processor.sim.calls import Api, BadCall, Call, Defaults, read_call
 
 DEFAULTS = Defaults(model="sim")
 
 
 def read(api: Api, header_id: str = "", **fields: Any) -> Call:
     body = json.dumps(fields).encode()
-    return openai_api.read_call(api, body, header_id=header_id, defaults=DEFAULTS, now=5.9)
+    return read_call(api, body, header_id=header_id, defaults=DEFAULTS, now=5.9)
 
 
 def test_a_completion_is_read_with_vllms_defaults() -> None:
@@ -74,12 +74,12 @@ def test_the_callers_own_id_is_found(fields: dict[str, Any], header: str, reques
 )
 def test_a_wrong_call_is_refused_with_its_reason(body: bytes, complaint: str) -> None:
     with pytest.raises(BadCall, match=complaint):
-        openai_api.read_call(Api.COMPLETIONS, body, header_id="", defaults=DEFAULTS, now=0)
+        read_call(Api.COMPLETIONS, body, header_id="", defaults=DEFAULTS, now=0)
 
 
 def test_an_answer_carries_id_text_and_usage() -> None:
     call = read(Api.COMPLETIONS, prompt="abcd", max_tokens=3, user="r-1", model="m")
-    answer = json.loads(openai_api.answer(call))
+    answer = json.loads(answers.answer(call))
     assert answer["id"] == "cmpl-r-1"
     assert answer["model"] == "m"
     assert answer["choices"][0]["text"].split() == ["the", "model", "says"]
@@ -88,7 +88,7 @@ def test_an_answer_carries_id_text_and_usage() -> None:
 
 def test_an_answer_can_be_as_big_as_wanted_and_stays_valid() -> None:
     call = read(Api.CHAT, messages=[{"role": "user", "content": "hi"}])
-    body = openai_api.answer(call, least_bytes=10_000)
+    body = answers.answer(call, least_bytes=10_000)
     assert len(body) == 10_000
     assert json.loads(body)["choices"][0]["message"]["role"] == "assistant"
 
@@ -100,11 +100,11 @@ def test_the_chunks_of_a_stream_make_up_the_text_and_end_with_usage() -> None:
         max_tokens=5,
         stream_options={"include_usage": True},
     )
-    stream = openai_api.chunk(call, 0, 2) + openai_api.chunk(call, 2, 5) + openai_api.closing(call)
+    stream = answers.chunk(call, 0, 2) + answers.chunk(call, 2, 5) + answers.closing(call)
     events = [line.removeprefix(b"data: ") for line in stream.split(b"\n\n") if line]
     assert events.pop() == b"[DONE]"
     bodies = [json.loads(event) for event in events]
     assert bodies.pop()["usage"]["completion_tokens"] == 5
     contents = [body["choices"][0]["delta"]["content"] for body in bodies]
-    assert "".join(contents) == openai_api.text(0, 5)
+    assert "".join(contents) == answers.text(0, 5)
     assert [body["choices"][0]["finish_reason"] for body in bodies] == [None, "length"]
