@@ -1,0 +1,125 @@
+"""Where a Redis is and how to reach it: URLs, Sentinel, TLS, time limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+import msgspec
+
+from async_processor.errors import ConfigurationError, Problem
+from async_processor.fields import TlsSettings
+
+CONNECT_SECONDS: Final = 3.0
+COMMAND_SECONDS: Final = 5.0
+_HEALTH_SECONDS: Final = 15
+_SENTINEL_PORT: Final = 26379
+
+
+class SentinelAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Sentinels, and the name of the master that they watch."""
+
+    hosts: tuple[tuple[str, int], ...]
+    service: str
+    database: int
+    user: str | None
+    password: str | None
+    sentinel_user: str | None
+    sentinel_password: str | None
+    encrypted: bool
+
+
+def is_sentinel(url: str) -> bool:
+    """Whether the URL names Sentinels rather than a server."""
+    return urlsplit(url).scheme in ("redis+sentinel", "rediss+sentinel")
+
+
+def is_encrypted(url: str) -> bool:
+    """Whether the URL asks for TLS."""
+    return urlsplit(url).scheme in ("rediss", "rediss+sentinel")
+
+
+def sentinel_address(url: str) -> SentinelAddress:
+    """Read redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database].
+
+    The query may hold `sentinel_username` and `sentinel_password`, for Sentinels that ask for
+    them. Raises ConfigurationError.
+    """
+    parts = urlsplit(url)
+    login, _, places = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    service, database = _service(parts)
+    query = parse_qs(parts.query)
+    return SentinelAddress(
+        hosts=tuple(_host(place) for place in places.split(",")),
+        service=service,
+        database=database,
+        user=unquote(user) or None,
+        password=unquote(password) or None,
+        sentinel_user=query.get("sentinel_username", [None])[0],
+        sentinel_password=query.get("sentinel_password", [None])[0],
+        encrypted=is_encrypted(url),
+    )
+
+
+def place(url: str) -> str:
+    """The host and port of a URL, without user and password, for people to read."""
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2] or parts.path
+
+
+def time_limits() -> dict[str, Any]:
+    """Bounds for every wait on a connection."""
+    return {
+        "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_timeout": COMMAND_SECONDS,
+        "health_check_interval": _HEALTH_SECONDS,
+    }
+
+
+def tls_options(tls: TlsSettings) -> dict[str, Any]:
+    """What redis-py is to be told about TLS. Raises ConfigurationError for missing files."""
+    _require_files(tls)
+    options: dict[str, Any] = {}
+    if tls.ca_file:
+        options["ssl_ca_certs"] = tls.ca_file
+    if tls.cert_file:
+        options |= {"ssl_certfile": tls.cert_file, "ssl_keyfile": tls.key_file or tls.cert_file}
+    if tls.insecure:
+        options |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+    return options
+
+
+def refused(message: str) -> ConfigurationError:
+    """The URL is wrong; the message must not repeat it, for it may hold a password."""
+    return ConfigurationError([Problem(path="transport.url", message=message)])
+
+
+def _require_files(tls: TlsSettings) -> None:
+    named = {name: getattr(tls, name) for name in ("ca_file", "cert_file", "key_file")}
+    problems = [
+        Problem(path=f"transport.tls.{name}", message=f"{path} cannot be found")
+        for name, path in named.items()
+        if path and not Path(path).is_file()
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _service(parts: SplitResult) -> tuple[str, int]:
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise refused("must name the service: redis+sentinel://host:port/service/0")
+    if database and not database.isdecimal():
+        raise refused("must end in the number of a database")
+    return service, int(database or 0)
+
+
+def _host(place: str) -> tuple[str, int]:
+    host, separator, port = place.rpartition(":")
+    if not separator:
+        host, port = place, str(_SENTINEL_PORT)
+    if not host or not port.isdecimal():
+        raise refused("must name each Sentinel as host:port")
+    return host.strip("[]"), int(port)

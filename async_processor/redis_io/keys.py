@@ -1,0 +1,64 @@
+"""Every key that the processor keeps in Redis for itself is named here and nowhere else.
+
+Private keys stand in their queue's hash slot: their prefix is the queue's name in braces, or the
+name itself if it has a hash tag already. What producers see is named in `wire/names.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue and what is kept for it; the Lua files say what each key holds."""
+
+    queue: str
+    claims: str
+    leases: str
+    deliveries: str
+    stranded: str
+
+
+class GoClaimKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Go implementation keeps of the claims of one queue."""
+
+    claimed: str
+    owners: str
+    index: str
+
+
+def queue_keys(queue_name: str) -> QueueKeys:
+    """The keys of a queue."""
+    prefix = tagged(queue_name)
+    return QueueKeys(
+        queue=queue_name,
+        claims=f"{prefix}:claims",
+        leases=f"{prefix}:leases",
+        deliveries=f"{prefix}:deliveries",
+        stranded=stranded_key(queue_name),
+    )
+
+
+def stranded_key(name: str) -> str:
+    """Letters that the dead-letter queue did not take, of a request or retry queue."""
+    return f"{tagged(name)}:stranded"
+
+
+def go_claim_keys(queue_name: str, *, clustered: bool) -> GoClaimKeys:
+    """Where the Go implementation keeps claims; it tags its keys on a cluster alone."""
+    prefix = tagged(queue_name) if clustered else queue_name
+    return GoClaimKeys(
+        claimed=f"{prefix}:claimed", owners=f"{prefix}:claim-owners", index=f"{prefix}:claims-idx"
+    )
+
+
+def tagged(name: str) -> str:
+    """A prefix that puts a key into the slot of the key `name`."""
+    return name if slot_tag(name) != name else f"{{{name}}}"
+
+
+def slot_tag(key: str) -> str:
+    """What Redis Cluster computes a key's slot from: its hash tag, else all of it."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    return key[start + 1 : end] if 0 <= start < end - 1 else key

@@ -1,0 +1,40 @@
+"""The Lua scripts: one file per command, run by digest, loaded when the server lacks them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any, Final
+
+from async_processor.redis_io.client import Argument, RedisClient
+from async_processor.redis_io.errors import ScriptMissing
+
+
+class Script:
+    """One file of `lua/`; its header says what it takes, returns and promises."""
+
+    def __init__(self, name: str) -> None:
+        source = resources.files("async_processor.redis_io").joinpath("lua", f"{name}.lua")
+        self._text = source.read_bytes()
+        self._digest = hashlib.sha1(self._text, usedforsecurity=False).hexdigest()
+
+    async def run(
+        self, client: RedisClient, keys: Sequence[str], arguments: Sequence[Argument]
+    ) -> Any:
+        """Run it; raises as `RedisClient.execute`. A missing script was not run at all."""
+        rest = (len(keys), *keys, *arguments)
+        try:
+            return await client.execute("EVALSHA", self._digest, *rest)
+        except ScriptMissing:
+            return await client.execute("EVAL", self._text, *rest)
+
+
+CLAIM: Final = Script("claim")
+SETTLE: Final = Script("settle")
+EXTEND: Final = Script("extend")
+RECLAIM: Final = Script("reclaim")
+GIVE_BACK: Final = Script("give_back")
+PROMOTE: Final = Script("promote")
+ADOPT: Final = Script("adopt")
+FORGET: Final = Script("forget")
