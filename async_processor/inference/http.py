@@ -23,11 +23,12 @@ from typing import Final
 import aiohttp
 
 from async_processor.clock import Clock
+from async_processor.fields import TlsSettings
 from async_processor.inference import answer_body, retry_after
 from async_processor.inference.answer_body import AnswerTooLarge
 from async_processor.inference.base import Answer, Call, Failure, NoAnswer, Reply
 from async_processor.inference.failures import FOREIGN, no_answer
-from async_processor.inference.tls import TlsOptions, client_context
+from async_processor.inference.tls import client_context
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 
@@ -61,14 +62,14 @@ class HttpEngine:
         connections: int,
         answer_bytes: int = 64 * 1024 * 1024,
         header_bytes: int = 32 * 1024,
-        tls: TlsOptions | None = None,
+        tls: TlsSettings | None = None,
         trust_env: bool = False,
     ) -> None:
         self._clock = clock
         self._connections = connections
         self._answer_bytes = answer_bytes
         self._header_bytes = header_bytes
-        self._tls = tls or TlsOptions()
+        self._tls = tls or TlsSettings()
         self._trust_env = trust_env
         self._session: aiohttp.ClientSession | None = None
 

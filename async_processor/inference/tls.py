@@ -5,38 +5,26 @@ from __future__ import annotations
 import ssl
 from typing import Literal
 
-import msgspec
-
 from async_processor.errors import ConfigurationError, Problem
+from async_processor.fields import TlsSettings
 
 
-class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Files in PEM format; empty ones are not used.
-
-    `ca_file` replaces the system's authorities. `cert_file` and `key_file` are what the client
-    shows; the key may lie in the certificate's file. `insecure` verifies nothing.
-    """
-
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    insecure: bool = False
-
-
-def client_context(options: TlsOptions) -> ssl.SSLContext | Literal[True]:
+def client_context(options: TlsSettings) -> ssl.SSLContext | Literal[True]:
     """The context for outgoing connections; True stands for the default one, which verifies.
+
+    A `ca_file` replaces the system's authorities; a key may lie in the certificate's file.
 
     Raises:
         ConfigurationError: a file cannot be read or holds nothing of use.
     """
-    if options == TlsOptions():
+    if options == TlsSettings():
         return True
     context = _verifying(options.ca_file)
     if options.cert_file:
         _show_certificate(context, options)
     elif options.key_file:
         raise ConfigurationError(
-            [Problem(path="inference.key_file", message="is set, but cert_file is not")]
+            [Problem(path="inference.tls.key_file", message="is set, but cert_file is not")]
         )
     if options.insecure:
         context.check_hostname = False
@@ -48,15 +36,15 @@ def _verifying(ca_file: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except OSError as error:  # ssl.SSLError is one
-        raise _unusable("inference.ca_file", ca_file, error) from error
+        raise _unusable("inference.tls.ca_file", ca_file, error) from error
 
 
-def _show_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
+def _show_certificate(context: ssl.SSLContext, options: TlsSettings) -> None:
     try:
         context.load_cert_chain(options.cert_file, options.key_file or None, password=_no_password)
     except (OSError, ValueError) as error:
         files = ", ".join(filter(None, (options.cert_file, options.key_file)))
-        raise _unusable("inference.cert_file", files, error) from error
+        raise _unusable("inference.tls.cert_file", files, error) from error
 
 
 def _no_password() -> str:
