@@ -70,24 +70,12 @@ def _behind_sentinel(
     where: address.SentinelAddress, tls: TlsSettings, outage: Outage
 ) -> PooledClient:
     options = _options(encrypted=where.encrypted, tls=tls)
-    ssl = {"ssl": True} if where.encrypted else {}
-    asking = {
-        **options,
-        **ssl,
-        "username": where.sentinel_user,
-        "password": where.sentinel_password,
-    }
-    sentinel = Sentinel(list(where.hosts), sentinel_kwargs=asking)
-    pool = SentinelConnectionPool(
-        where.service,
-        sentinel,
-        max_connections=_CONNECTIONS,
-        db=where.database,
-        username=where.user,
-        password=where.password,
-        **ssl,
-        **options,
-    )
+    if where.encrypted:
+        options["ssl"] = True
+    login = {"username": where.user, "password": where.password}
+    to_sentinels = {"username": where.sentinel_user, "password": where.sentinel_password}
+    sentinel = _sentinel(list(where.hosts), options | to_sentinels)
+    pool = _sentinel_pool(where.service, sentinel, options | login | {"db": where.database})
 
     async def close_sentinels() -> None:
         for client in sentinel.sentinels:
@@ -95,6 +83,18 @@ def _behind_sentinel(
 
     return PooledClient(
         pool, place=f"master {where.service}", outage=outage, close_too=close_sentinels
+    )
+
+
+def _sentinel(hosts: list[tuple[str, int]], options: dict[str, Any]) -> Sentinel:
+    return Sentinel(hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+
+
+def _sentinel_pool(
+    service: str, sentinel: Sentinel, options: dict[str, Any]
+) -> SentinelConnectionPool:
+    return SentinelConnectionPool(  # type: ignore[no-untyped-call]
+        service, sentinel, max_connections=_CONNECTIONS, **options
     )
 
 

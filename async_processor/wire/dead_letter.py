@@ -12,7 +12,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `message` is the raw message; one that is not UTF-8 stands in `message_base64` instead.
     `buried_at` is a Unix time in seconds, `deliveries` how often the message was claimed before
-    without an outcome.
+    without an outcome. `result` is the request's result where no result queue could take it.
     """
 
     reason: str
@@ -21,6 +21,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deliveries: int = 0
     message: str | None = None
     message_base64: str | None = None
+    result: str | None = None
 
     @property
     def body(self) -> bytes:
@@ -35,9 +36,18 @@ _decoder = msgspec.json.Decoder(DeadLetter)
 
 
 def encode(
-    body: bytes, *, reason: str, queue_name: str, buried_at: float, deliveries: int
+    body: bytes,
+    *,
+    reason: str,
+    queue_name: str,
+    buried_at: float,
+    deliveries: int,
+    result: bytes | None = None,
 ) -> bytes:
-    """The dead letter as it lies on its queue; `buried_at` is a Unix time in seconds."""
+    """The dead letter as it lies on its queue; `buried_at` is a Unix time in seconds.
+
+    `result` is an encoded result that has no other place to go.
+    """
     try:
         message, in_base64 = body.decode(), None
     except UnicodeDecodeError:
@@ -50,6 +60,7 @@ def encode(
             deliveries=deliveries,
             message=message,
             message_base64=in_base64,
+            result=None if result is None else result.decode(),
         )
     )
 
