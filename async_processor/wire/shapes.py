@@ -103,9 +103,8 @@ def _parse(body: bytes) -> Parts:
         if is_envelope(scan.members(body)):
             raise
         return Parts(data=_data.decode(body), bare=True)
-    if message.data is None or (
-        message.internal is None and message.request_kind is None and message.id != NULL
-    ):
+    unmarked = message.internal is None and message.request_kind is None
+    if message.data is None or (unmarked and bytes(message.id) != NULL):
         return Parts(data=_data.decode(body), bare=True)
     return Parts(
         data=message.data,
