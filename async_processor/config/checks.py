@@ -139,6 +139,10 @@ def warnings(settings: Settings) -> list[Problem]:
 
 
 def _short_drain(settings: Settings) -> Iterator[Problem]:
+    chosen = settings.model_fields_set | settings.inference.model_fields_set
+    if not chosen & {"drain_timeout", "request_timeout"}:
+        # Both are our defaults: nobody decided anything that they could be warned of.
+        return
     if settings.drain_timeout < settings.inference.request_timeout:
         message = (
             f"{settings.drain_timeout:g}s is shorter than inference.request_timeout "

@@ -27,8 +27,9 @@ _PLANNED_TYPES: Final[Mapping[str, frozenset[str]]] = {
 }
 """By the key that the choice stands under; `type` is that of `merge_policy`."""
 _REFUSED_TYPES: Final = {
-    "redis-pubsub": "loses messages and is not supported: use redis-sortedset, and let producers "
-    "ZADD to the queue (score: the deadline) and read results with BRPOP"
+    "redis-pubsub": "loses messages and is not supported: use redis-sortedset (as a flag: "
+    "--transport=redis-sortedset), let producers ZADD to the queue with the deadline as score, "
+    "and read results with BRPOP"
 }
 _TYPE_ERRORS: Final = frozenset({"union_tag_invalid", "union_tag_not_found", "literal_error"})
 _RULES: Final = {

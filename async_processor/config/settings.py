@@ -20,6 +20,8 @@ TRANSPORTS_NOT_YET: Final = frozenset({"gcp-pubsub"})
 class RedisTransport(RedisSettings):
     """A Redis broker and the queues behind it."""
 
+    planned: ClassVar[frozenset[str]] = frozenset({"mode", "addrs", "master_name"})
+
     queues: Annotated[tuple[QueueSettings, ...], Field(min_length=1)]
     """The request queues."""
 

@@ -95,3 +95,24 @@ def _syntax_problem(error: yaml.YAMLError, name: str) -> Problem:
     mark = error.problem_mark
     message = error.problem or "is not YAML"
     return Problem(path=f"{name}:{mark.line + 1}:{mark.column + 1}", message=message)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that `read_yaml`, or any YAML 1.1 reader, would not take for a text."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, False)
+
+
+_Dumper.yaml_implicit_resolvers = {
+    first: [
+        *yaml.SafeDumper.yaml_implicit_resolvers.get(first, ()),
+        *_Loader.yaml_implicit_resolvers.get(first, ()),
+    ]
+    for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *_Loader.yaml_implicit_resolvers}
+}
+
+
+def write_yaml(document: dict[str, Any]) -> str:
+    """The document as a YAML text that `read_yaml` reads back as it was."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
