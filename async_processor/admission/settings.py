@@ -137,6 +137,18 @@ class EndpointScrapeGate(GateSection):
             raise ValueError("needs url or urls, and not both")
         return self
 
+    @model_validator(mode="after")
+    def _can_count(self) -> EndpointScrapeGate:
+        if self.admission is ScrapeAdmission.COUNTED and (
+            self.value_type is not ValueType.SATURATION or not self.max_count_per_pod
+        ):
+            raise ValueError(
+                "admission: counted needs max_count_per_pod above 0 and value_type: saturation"
+            )
+        if (self.pods_url or self.pods_labels) and not self.pods_metric:
+            raise ValueError("pods_url and pods_labels need pods_metric")
+        return self
+
     @property
     def pages(self) -> tuple[str, ...]:
         """Every page to read."""

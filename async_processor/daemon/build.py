@@ -159,6 +159,7 @@ class _Assembly:
             "leases": keeper.run(),
             "cancellations": CancellationWatch(self._transport, self._holdings, self._clock).run(),
             "gauges": gauges.run(),
+            "sensors": self._gates.sensors.run(),
         }
         for pool, _ in self._pools.values():
             tasks[f"pool {pool.name}"] = pool.watch_gate()
@@ -200,7 +201,7 @@ class _Assembly:
 
     def _pool(self, settings: PoolSettings) -> tuple[Pool, PoolMetrics]:
         metrics = self._metrics.pool(settings.id)
-        gate = build_gate(settings.gate, self._gates)
+        gate = build_gate(settings.gate, self._gates, workers=settings.workers)
         return Pool(settings, gate, RandomRobin(), metrics, self._clock), metrics
 
     @cached_property
@@ -214,7 +215,7 @@ class _Assembly:
         return Route(
             queue=queue,
             pool=pool,
-            gate=build_gate(queue.gate, self._gates),
+            gate=build_gate(queue.gate, self._gates, workers=pool.workers),
             headers=self._headers(queue),
             results=results,
             triage=Triage(

@@ -1,0 +1,91 @@
+"""Makes the gates that a configuration names: one case per type."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from async_processor.admission import scraped
+from async_processor.admission.base import Gate
+from async_processor.admission.concurrency import ConcurrencyGate
+from async_processor.admission.constant import ConstantGate
+from async_processor.admission.sensor_gate import BudgetRule, SensorGate
+from async_processor.admission.settings import (
+    ConstantGate as ConstantSettings,
+)
+from async_processor.admission.settings import (
+    EndpointScrapeGate,
+    GateSettings,
+    GatingMode,
+    LocalMaxConcurrencyGate,
+    PrometheusQueryGate,
+)
+from async_processor.clock import Clock
+from async_processor.errors import ConfigurationError, Problem
+from async_processor.sensors.promql import PromqlSource
+from async_processor.sensors.registry import Sensors
+from async_processor.sensors.settings import PrometheusSettings
+
+SCRAPE_INTERVAL: Final = 1.0
+"""Seconds between two looks at a metrics page: a page is cheap, and a second old is old enough."""
+
+
+class GateContext:
+    """What gates share: the clock, Prometheus, and sensors that several of them look at."""
+
+    def __init__(self, *, prometheus: PrometheusSettings | None, clock: Clock) -> None:
+        self.prometheus = prometheus
+        self.clock = clock
+
+    @cached_property
+    def sensors(self) -> Sensors:
+        """Starts and stops with the process; its `run` says when a sensor dies."""
+        return Sensors(self.clock)
+
+
+def build_gate(settings: GateSettings, context: GateContext, *, workers: int) -> Gate:
+    """The gate of a queue or a pool; `workers` is the size of the pool that its budget is of.
+
+    Raises:
+        ConfigurationError: a gate over Prometheus without a Prometheus.
+    """
+    match settings:
+        case ConstantSettings():
+            return ConstantGate()
+        case LocalMaxConcurrencyGate(limit=limit, gating_mode=mode):
+            return ConcurrencyGate(limit, blocking=mode is GatingMode.BLOCKING)
+        case EndpointScrapeGate():
+            return _endpoint_scrape(settings, context, workers)
+        case PrometheusQueryGate():
+            return _prometheus_query(settings, context, workers)
+
+
+def _endpoint_scrape(settings: EndpointScrapeGate, context: GateContext, workers: int) -> Gate:
+    source = scraped.source(settings, context.sensors.http)
+    return SensorGate(
+        settings.type,
+        context.sensors.polling(source, SCRAPE_INTERVAL),
+        scraped.rule(settings),
+        workers=workers,
+        clock=context.clock,
+    )
+
+
+def _prometheus_query(settings: PrometheusQueryGate, context: GateContext, workers: int) -> Gate:
+    prometheus = _prometheus(settings.type, context)
+    source = PromqlSource(url=prometheus.url, query=settings.query, client=context.sensors.http)
+    return SensorGate(
+        settings.type,
+        context.sensors.polling(source, prometheus.cache_ttl),
+        BudgetRule(fallback=settings.fallback),
+        workers=workers,
+        clock=context.clock,
+        pool=settings.pool,
+    )
+
+
+def _prometheus(gate_type: str, context: GateContext) -> PrometheusSettings:
+    if context.prometheus is None:
+        message = f"is missing, and a gate of type {gate_type!r} needs it"
+        raise ConfigurationError([Problem(path="prometheus.url", message=message)])
+    return context.prometheus

@@ -1,0 +1,39 @@
+"""Reservations that end exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+
+def _nothing() -> None:
+    """What ending a ticket does that holds nothing."""
+
+
+class LocalTicket:
+    """A reservation in this process; ends by calling back, once."""
+
+    __slots__ = ("_on_refund", "_on_release")
+
+    def __init__(
+        self,
+        *,
+        on_release: Callable[[], None] = _nothing,
+        on_refund: Callable[[], None] = _nothing,
+    ) -> None:
+        self._on_release = on_release
+        self._on_refund = on_refund
+
+    async def release(self) -> None:
+        self._end(self._on_release)
+
+    async def refund(self) -> None:
+        self._end(self._on_refund)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        self._on_release = self._on_refund = _nothing
+        end()
+
+
+HOLDS_NOTHING: Final = LocalTicket()
+"""For gates that reserve nothing."""

@@ -1,0 +1,123 @@
+"""The background loop that reads a source.
+
+An answer with nonsense in it makes the source unreadable at once. When no answer comes, the last
+reading stands until it is too old: one lost packet must not close a gate, nor open one whose
+fallback is open. There is no backoff: one look per interval is all there ever is, and a source that
+comes back is seen within an interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+from async_processor.clock import Clock
+from async_processor.lifecycle import Watch
+from async_processor.sensors.base import (
+    BadAnswer,
+    Measurement,
+    NoAnswer,
+    Observation,
+    Reading,
+    Source,
+    Unreadable,
+)
+from async_processor.telemetry.logs import get_logger
+
+JITTER: Final = 0.1
+"""Share of the interval by which looks come earlier or later, so that replicas spread out."""
+
+SHORTEST_TIMEOUT: Final = 1.0
+LONGEST_TIMEOUT: Final = 10.0
+"""Seconds for one look; between them it is as long as the interval."""
+
+_log = get_logger(__name__)
+
+
+class PollingSensor:
+    """Reads `source` every `interval` seconds. Only the loop and `latest` write its state."""
+
+    def __init__(self, source: Source, *, interval: float, clock: Clock, watch: Watch) -> None:
+        self.source = source
+        self.interval = interval
+        self.timeout = min(max(interval, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
+        self.max_age = 2 * interval * (1 + JITTER) + self.timeout
+        """Two looks may fail before a reading counts as too old."""
+        self._clock = clock
+        self._watch = watch
+        self._task: asyncio.Task[None] | None = None
+        self._latest: Observation | None = None
+        self._moment: float | None = None
+        self._wakes: list[Callable[[], None]] = []
+
+    async def start(self) -> None:
+        if self._task is None:
+            self._task = self._watch.spawn(f"sensor {self.source.name}", self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    def latest(self) -> Observation | None:
+        if isinstance(self._latest, Reading) and self._age(self._latest) > self.max_age:
+            self._lose(f"the last reading is more than {self.max_age:.3g} s old")
+        return self._latest
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        self._wakes.append(wake)
+
+    async def _run(self) -> None:
+        while True:
+            asked_at = self._clock.monotonic()
+            await self._look(asked_at)
+            pause = self.interval * random.uniform(1 - JITTER, 1 + JITTER)
+            took = self._clock.monotonic() - asked_at
+            await self._clock.sleep(max(pause - took, JITTER * self.interval))
+
+    async def _look(self, asked_at: float) -> None:
+        before = self.latest()
+        try:
+            self._take(await self.source.read(self.timeout), asked_at)
+        except NoAnswer as error:
+            self._miss(str(error))
+        except BadAnswer as error:
+            self._lose(str(error))
+        if self._latest is not before:
+            self._report(before)
+            for wake in self._wakes:
+                wake()
+
+    def _take(self, measurement: Measurement, asked_at: float) -> None:
+        moment = measurement.moment
+        if moment is not None and moment == self._moment:
+            raise NoAnswer("the same answer came again, from some cache on the way")
+        self._moment = moment
+        self._latest = Reading(
+            value=measurement.value,
+            capacity=measurement.capacity,
+            note=measurement.note,
+            taken_at=asked_at,
+        )
+
+    def _miss(self, reason: str) -> None:
+        if not isinstance(self._latest, Reading) or self._age(self._latest) > self.max_age:
+            self._lose(reason)
+
+    def _lose(self, reason: str) -> None:
+        self._latest = Unreadable(reason=reason, noticed_at=self._clock.monotonic())
+
+    def _age(self, reading: Reading) -> float:
+        return self._clock.monotonic() - reading.taken_at
+
+    def _report(self, before: Observation | None) -> None:
+        match self._latest:
+            case Unreadable(reason=reason):
+                _log.warning("source_unreadable", sensor=self.source.name, reason=reason)
+            case Reading() if isinstance(before, Unreadable):
+                _log.info("source_readable", sensor=self.source.name)
+            case _:
+                pass

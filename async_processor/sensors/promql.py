@@ -1,0 +1,110 @@
+"""The value of a PromQL expression, by an instant query to Prometheus' HTTP API."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+import httpx
+import msgspec
+
+from async_processor.sensors.base import BadAnswer, Measurement, NoAnswer
+from async_processor.sensors.pages import fetch, is_json
+
+_REASON_LIMIT: Final = 200
+
+Point = tuple[float, str]
+"""Unix seconds of the evaluation, and the value as text."""
+
+
+class _Series(msgspec.Struct):
+    value: Point
+
+
+class _Data(msgspec.Struct, rename="camel"):
+    result_type: str
+    result: msgspec.Raw
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    status: str
+    data: _Data | None = None
+    error_type: str = ""
+    error: str = ""
+
+
+_answer = msgspec.json.Decoder(_Answer)
+_point = msgspec.json.Decoder(Point)
+_vector = msgspec.json.Decoder(list[_Series])
+
+
+@dataclass(frozen=True)
+class PromqlSource:
+    """One expression at one server; `url` is the server's base URL."""
+
+    url: str
+    query: str
+    client: httpx.AsyncClient = field(compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The expression."""
+        return self.query
+
+    async def read(self, timeout: float) -> Measurement:
+        """Evaluate now; raises as every `Source` does."""
+        answer = await fetch(
+            self.client,
+            f"{self.url.rstrip('/')}/api/v1/query",
+            params={"query": self.query},
+            accept="application/json",
+            timeout=timeout,
+        )
+        moment, text = _single_point(_data_of(answer))
+        return Measurement(value=_finite(text), moment=moment)
+
+
+def _data_of(answer: httpx.Response) -> _Data:
+    if not is_json(answer):
+        kind = answer.headers.get("content-type", "no content type").partition(";")[0]
+        raise BadAnswer(f"Prometheus answered {answer.status_code} with {kind}, not with JSON")
+    try:
+        said = _answer.decode(answer.content)
+    except msgspec.MsgspecError as error:
+        raise BadAnswer(f"Prometheus' answer cannot be read: {error}") from error
+    if said.status == "success" and said.data is not None:
+        return said.data
+    reason = f"Prometheus answered {said.error_type or said.status}: {said.error[:_REASON_LIMIT]}"
+    raise NoAnswer(reason) if answer.is_server_error else BadAnswer(reason)
+
+
+def _single_point(data: _Data) -> Point:
+    try:
+        match data.result_type:
+            case "scalar":
+                return _point.decode(data.result)
+            case "vector":
+                return _only(_vector.decode(data.result)).value
+            case other:
+                raise BadAnswer(f"the query gives a {other}; one sample is needed")
+    except msgspec.MsgspecError as error:
+        raise BadAnswer(f"Prometheus' answer cannot be read: {error}") from error
+
+
+def _only(vector: list[_Series]) -> _Series:
+    if not vector:
+        raise BadAnswer("the query gives no sample")
+    if len(vector) > 1:
+        raise BadAnswer(f"the query gives {len(vector)} series; one is needed")
+    return vector[0]
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadAnswer("the value is not a number") from None
+    if not math.isfinite(value):
+        raise BadAnswer(f"the value is {text}")
+    return value
