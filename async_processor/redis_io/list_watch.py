@@ -1,47 +1,39 @@
-"""Waits for lists to get an item, any number of them on one connection, without polling.
+"""Waits for lists to get an item, any number of them on two connections, without polling.
 
-`CLIENT TRACKING` makes the server say when a key changes whose length was asked for. One
-connection carries the questions (LLEN) and what the server says by itself; answers come in the
-order of the questions. Where tracking is not to be had (an ACL, a proxy), the lists somebody waits
-for are looked at every few tens of milliseconds.
+`CLIENT TRACKING` makes the server say when a key changes whose length was asked for: one line
+carries the questions (LLEN), another what the server says by itself. Where tracking is not to be
+had (an ACL, a proxy, a cluster), the lists somebody waits for are looked at every few tens of
+milliseconds.
 
-Owner of all state: the loop of `start`. Callers of `wait` only add and remove their own futures.
+Owner of all state: the task of `_run`, which lives while somebody waits. Callers of `wait` add and
+remove their own futures, and ask a first question.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
 
-from redis.asyncio import Redis
-from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError, ResponseError
+from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.redis_io.client import Line, RedisClient
 
-from async_processor.errors import BrokerRefused
-
+_INVALIDATIONS: Final = "__redis__:invalidate"
 _SAFETY_S: Final = 5.0
-"""All lists are looked at this often in any case; an answer that takes longer means a dead line."""
+"""All lists are looked at this often in any case, and the lines must show that they are alive."""
 _RETRY_S: Final = (0.05, 0.5)
 _POLL_S: Final = (0.02, 0.05)
 
 
 class ListWatch:
-    """Tells when a list has an item.
+    """Tells when a list has an item."""
 
-    `connect` makes a connection that is not open yet and speaks RESP3; `client` is for servers
-    that refuse tracking.
-    """
-
-    def __init__(self, client: Redis, connect: Callable[[], Any]) -> None:
+    def __init__(self, client: RedisClient) -> None:
         self._client = client
-        self._connect = connect
-        self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
-        self._questions: asyncio.Queue[bytes] = asyncio.Queue()
-        self._asked: deque[bytes] = deque()
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._questions: asyncio.Queue[str] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
@@ -54,107 +46,115 @@ class ListWatch:
             future.cancel()
 
     async def wait(self, key: str) -> None:
-        """Return when the list is not empty. Cancelling it leaves nothing behind."""
+        """Return when the list is not empty. Cancelling it leaves nothing behind.
+
+        A broker that is away is waited for. Raises BrokerRefused where the key is no list.
+        """
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, set()).add(future)
+        self._questions.put_nowait(key)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="list-watch")
-        name, future = key.encode(), asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(name, set()).add(future)
-        self._questions.put_nowait(name)
         try:
             await future
         finally:
-            self._forget(name, future)
+            self._forget(key, future)
 
-    def _forget(self, name: bytes, future: asyncio.Future[None]) -> None:
-        futures = self._waiting.get(name, set())
+    def _forget(self, key: str, future: asyncio.Future[None]) -> None:
+        futures = self._waiting[key]
         futures.discard(future)
         if not futures:
-            self._waiting.pop(name, None)
+            del self._waiting[key]
 
     async def _run(self) -> None:
-        attend = self._track
-        while True:
+        attend = self._poll if self._client.clustered else self._track
+        while self._waiting:
             try:
                 await attend()
-            except* ResponseError:
+            except* BrokerRefused:
                 attend = self._poll
-            except* (RedisError, OSError):
+            except* BrokerUnavailable:
                 await asyncio.sleep(random.uniform(*_RETRY_S))
 
     async def _track(self) -> None:
-        async with self._tracked() as connection, asyncio.TaskGroup() as tasks:
-            self._asked.clear()
-            self._look(self._waiting)
-            tasks.create_task(self._ask(connection))
-            tasks.create_task(self._listen(connection))
+        async with self._lines() as (listener, asker):
+            mine = await listener.ask("CLIENT", "ID")
+            await listener.ask("SUBSCRIBE", _INVALIDATIONS)
+            await asker.ask("CLIENT", "TRACKING", "ON", "REDIRECT", mine)
+            async with asyncio.TaskGroup() as tasks:
+                helpers = (
+                    tasks.create_task(self._ask(asker)),
+                    tasks.create_task(self._listen(listener)),
+                )
+                await self._look_at_all(listener)
+                for helper in helpers:
+                    helper.cancel()
 
     @asynccontextmanager
-    async def _tracked(self) -> AsyncIterator[Any]:
-        connection = self._connect()
-        try:
-            await connection.connect()
-            connection._parser.set_invalidation_push_handler(_handed_on)  # noqa: SLF001 - no other door
-            await connection.send_command("CLIENT", "TRACKING", "ON")
-            await connection.read_response()
-            yield connection
-        finally:
-            await connection.disconnect()
+    async def _lines(self) -> AsyncIterator[tuple[Line, Line]]:
+        async with AsyncExitStack() as stack:
+            lines = []
+            for _ in range(2):
+                lines.append(await self._client.line())
+                stack.push_async_callback(lines[-1].close)
+            yield lines[0], lines[1]
 
-    async def _ask(self, connection: Any) -> None:
+    async def _look_at_all(self, listener: Line) -> None:
+        """Returns when nobody waits any more."""
+        while self._waiting:
+            self._look(self._waiting)
+            await listener.send("PING")
+            await asyncio.sleep(_SAFETY_S)
+
+    async def _ask(self, asker: Line) -> None:
         while True:
-            names = [await self._questions.get()]
+            keys = [await self._questions.get()]
             while not self._questions.empty():
-                names.append(self._questions.get_nowait())
-            self._asked.extend(names)
-            questions = connection.pack_commands([("LLEN", name) for name in names])
-            await connection.send_packed_command(questions)
+                keys.append(self._questions.get_nowait())
+            await self._ask_for(asker, keys)
 
-    async def _listen(self, connection: Any) -> None:
+    async def _ask_for(self, asker: Line, keys: Sequence[str]) -> None:
+        try:
+            answers = await asker.ask_all([("LLEN", key) for key in keys])
+        except BrokerRefused as error:
+            if len(keys) == 1:
+                self._replied(keys[0], error)
+            else:
+                for key in keys:
+                    await self._ask_for(asker, [key])
+        else:
+            for key, length in zip(keys, answers, strict=True):
+                self._replied(key, length)
+
+    async def _listen(self, listener: Line) -> None:
         while True:
-            try:
-                said = await connection.read_response(timeout=_SAFETY_S, push_request=True)
-            except ResponseError as error:
-                said = error
-            self._heard(said)
+            match await listener.receive(2 * _SAFETY_S):
+                case [b"message", _, list() as changed]:
+                    self._look(key for key in map(bytes.decode, changed) if key in self._waiting)
+                case [b"message", *_]:  # the whole database was emptied
+                    self._look(self._waiting)
 
-    def _heard(self, said: Any) -> None:
-        match said:
-            case int() | ResponseError():
-                self._replied(self._asked.popleft(), said)
-            case [_, list() as changed]:
-                self._look(name for name in changed if name in self._waiting)
-            case None if self._asked:
-                raise Disconnected("the broker does not answer")
-            case _:
-                self._look(self._waiting)
+    def _look(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._questions.put_nowait(key)
 
-    def _look(self, names: Iterable[bytes]) -> None:
-        for name in names:
-            self._questions.put_nowait(name)
-
-    def _replied(self, name: bytes, answer: int | ResponseError) -> None:
-        for future in self._waiting.get(name, ()):
+    def _replied(self, key: str, answer: int | BrokerRefused) -> None:
+        for future in self._waiting.get(key, ()):
             if future.done():
                 continue
-            if isinstance(answer, ResponseError):
-                future.set_exception(BrokerRefused(str(answer)))
+            if isinstance(answer, BrokerRefused):
+                future.set_exception(answer)
             elif answer:
                 future.set_result(None)
 
     async def _poll(self) -> None:
-        while True:
-            if not self._waiting:
-                await self._questions.get()
-            names = list(self._waiting)
-            pipeline = self._client.pipeline(transaction=False)
-            for name in names:
-                pipeline.llen(name)
-            answers = await pipeline.execute(raise_on_error=False)
-            for name, answer in zip(names, answers, strict=True):
-                self._replied(name, answer)
+        while self._waiting:
+            for key in tuple(self._waiting):
+                self._replied(key, await self._length(key))
             await asyncio.sleep(random.uniform(*_POLL_S))
 
-
-async def _handed_on(push: Any) -> Any:
-    """Invalidations are read like answers."""
-    return push
+    async def _length(self, key: str) -> int | BrokerRefused:
+        try:
+            return int(await self._client.execute("LLEN", key))
+        except BrokerRefused as error:
+            return error
