@@ -12,7 +12,7 @@ from async_processor.fields import TlsSettings
 def client_context(options: TlsSettings) -> ssl.SSLContext | Literal[True]:
     """The context for outgoing connections; True stands for the default one, which verifies.
 
-    A `ca_file` replaces the system's authorities; a key may lie in the certificate's file.
+    A `ca_file` replaces the system's authorities.
 
     Raises:
         ConfigurationError: a file cannot be read or holds nothing of use.
@@ -22,10 +22,6 @@ def client_context(options: TlsSettings) -> ssl.SSLContext | Literal[True]:
     context = _verifying(options.ca_file)
     if options.cert_file:
         _show_certificate(context, options)
-    elif options.key_file:
-        raise ConfigurationError(
-            [Problem(path="inference.tls.key_file", message="is set, but cert_file is not")]
-        )
     if options.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -41,9 +37,9 @@ def _verifying(ca_file: str) -> ssl.SSLContext:
 
 def _show_certificate(context: ssl.SSLContext, options: TlsSettings) -> None:
     try:
-        context.load_cert_chain(options.cert_file, options.key_file or None, password=_no_password)
+        context.load_cert_chain(options.cert_file, options.key_file, password=_no_password)
     except (OSError, ValueError) as error:
-        files = ", ".join(filter(None, (options.cert_file, options.key_file)))
+        files = f"{options.cert_file} with {options.key_file}"
         raise _unusable("inference.tls.cert_file", files, error) from error
 
 
