@@ -40,7 +40,7 @@ class LogFormat(StrEnum):
 
 def get_logger(name: str) -> FilteringBoundLogger:
     """A module's logger; may be made before `configure`."""
-    return cast("FilteringBoundLogger", structlog.get_logger(logger=name))
+    return cast("FilteringBoundLogger", structlog.get_logger(component=name))
 
 
 def configure(
@@ -134,7 +134,7 @@ class _LibraryRecords(logging.Handler):
         _library_log.log(
             record.levelno,
             "library_message",
-            logger=record.name,
+            component=record.name,
             key=record.msg if isinstance(record.msg, str) else "",
             message=record.getMessage(),
             exc_info=record.exc_info,

@@ -12,7 +12,16 @@ from async_processor.clock import Clock
 INTERVAL: Final = 10.0
 """Seconds between two records of the same event about the same thing."""
 
-IDENTITY: Final = ("logger", "key", "queue_name", "queue_id", "pool_name", "path", "url", "sensor")
+IDENTITY: Final = (
+    "component",
+    "key",
+    "queue_name",
+    "queue_id",
+    "pool_name",
+    "path",
+    "url",
+    "sensor",
+)
 """The fields that tell what an event is about; other fields may differ between repetitions."""
 
 _REMEMBERED: Final = 1024
