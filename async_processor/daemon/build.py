@@ -89,7 +89,11 @@ def build_transport(settings: Settings) -> Transport:
     if isinstance(settings.transport, RedisTransport):
         from async_processor.transport.redis_sorted_set import RedisSortedSet
 
-        return RedisSortedSet(settings.transport, settings.queues, settings.limits)
+        return RedisSortedSet(
+            settings.transport,
+            [queue.queue_name for queue in settings.queues],
+            claim_bytes=settings.limits.claim_bytes,
+        )
     from async_processor.transport.memory import MemoryTransport
 
     return MemoryTransport(settings.transport)
@@ -259,7 +263,7 @@ class _Assembly:
             self._worker,
             self._holdings,
             suspects=self._suspects,
-            gauges=HeldGauges(route.metrics),
+            gauges=HeldGauges(route.metrics, self._metrics),
         )
 
     def _expirer(self, route: Route) -> Expirer:

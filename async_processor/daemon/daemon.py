@@ -12,7 +12,7 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from async_processor.daemon.build import Parts
 from async_processor.daemon.readiness import Stage
@@ -50,7 +50,7 @@ class Daemon:
             try:
                 if await self._before_drain(self._start()):
                     self._parts.readiness.stage = Stage.RUNNING
-                    _log.info("ready", queues=len(self._parts.routes))
+                    self._say_ready()
                     await self._before_drain(self._failure())
                 await self._give_work_back()
             finally:
@@ -98,6 +98,14 @@ class Daemon:
         for name, task in self._parts.taking().items():
             self._taking.spawn(name, task)
 
+    def _say_ready(self) -> None:
+        _log.info(
+            "ready",
+            queues=[route.queue.queue_name for route in self._parts.routes],
+            health_port=self._parts.health.port,
+            metrics_port=self._parts.exposition.port,
+        )
+
     def _failure(self) -> asyncio.Task[None]:
         return asyncio.create_task(self._first_failure(), name="failure")
 
@@ -128,7 +136,7 @@ class Daemon:
 
     async def _patience(self, seconds: float, *, hurry: bool = True) -> None:
         """Wait until nothing is held, for a time; a second signal ends it."""
-        waits = {asyncio.create_task(self._parts.holdings.empty())}
+        waits: set[asyncio.Task[Any]] = {asyncio.create_task(self._parts.holdings.empty())}
         if hurry:
             waits.add(asyncio.create_task(self._hurry.wait()))
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

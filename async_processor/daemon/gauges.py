@@ -9,20 +9,21 @@ from async_processor.clock import Clock
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.route import Route
 from async_processor.settlement.held import Phase
-from async_processor.telemetry.metrics import PoolMetrics, QueueMetrics
+from async_processor.telemetry.metrics import Metrics, PoolMetrics, QueueMetrics
 
 INTERVAL: Final = 1.0
 """Seconds between two looks at the gates."""
 
 
 class HeldGauges:
-    """Counts a queue's deliveries by phase; what is being settled is in none of the gauges."""
+    """Counts a queue's deliveries by phase; those being settled are counted for the process."""
 
-    def __init__(self, metrics: QueueMetrics) -> None:
+    def __init__(self, queue: QueueMetrics, process: Metrics) -> None:
         self._gauges = {
-            Phase.QUEUED: metrics.queue_depth,
-            Phase.PARKED: metrics.gate_waiting,
-            Phase.IN_FLIGHT: metrics.inflight,
+            Phase.QUEUED: queue.queue_depth,
+            Phase.PARKED: queue.gate_waiting,
+            Phase.IN_FLIGHT: queue.inflight,
+            Phase.SETTLING: process.settle_pending,
         }
 
     def moved(self, before: Phase | None, after: Phase | None) -> None:
