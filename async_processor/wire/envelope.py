@@ -87,7 +87,7 @@ def examine(body: bytes) -> Envelope | InvalidMessage:
     try:
         return read(body)
     except InvalidMessage as error:
-        return error
+        return error.with_traceback(None)  # whose frames would keep copies of the body alive
 
 
 def _parts(body: bytes) -> Parts:
