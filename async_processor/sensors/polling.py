@@ -50,6 +50,8 @@ class PollingSensor:
         self._task: asyncio.Task[None] | None = None
         self._latest: Observation | None = None
         self._moment: float | None = None
+        self._missed = ""
+        """Why the last look brought nothing, while the reading before it still stands."""
         self._wakes: list[Callable[[], None]] = []
 
     async def start(self) -> None:
@@ -64,7 +66,7 @@ class PollingSensor:
 
     def latest(self) -> Observation | None:
         if isinstance(self._latest, Reading) and self._age(self._latest) > self.max_age:
-            self._lose(f"the last reading is more than {self.max_age:.3g} s old")
+            self._lose(self._missed or f"the last reading is more than {self.max_age:.3g} s old")
         return self._latest
 
     def subscribe(self, wake: Callable[[], None]) -> None:
@@ -96,6 +98,7 @@ class PollingSensor:
         if moment is not None and moment == self._moment:
             raise NoAnswer("the same answer came again, from some cache on the way")
         self._moment = moment
+        self._missed = ""
         self._latest = Reading(
             value=measurement.value,
             capacity=measurement.capacity,
@@ -104,6 +107,7 @@ class PollingSensor:
         )
 
     def _miss(self, reason: str) -> None:
+        self._missed = reason
         if not isinstance(self._latest, Reading) or self._age(self._latest) > self.max_age:
             self._lose(reason)
 
@@ -114,10 +118,7 @@ class PollingSensor:
         return self._clock.monotonic() - reading.taken_at
 
     def _report(self, before: Observation | None) -> None:
-        match self._latest:
-            case Unreadable(reason=reason):
-                _log.warning("source_unreadable", sensor=self.source.name, reason=reason)
-            case Reading() if isinstance(before, Unreadable):
-                _log.info("source_readable", sensor=self.source.name)
-            case _:
-                pass
+        if isinstance(self._latest, Unreadable):
+            _log.warning("source_unreadable", sensor=self.source.name, reason=self._latest.reason)
+        elif isinstance(before, Unreadable):
+            _log.info("source_readable", sensor=self.source.name)

@@ -1,0 +1,222 @@
+"""Gates over a sensor: what is read becomes a budget, and the budget becomes so many starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from async_processor.admission.base import Continue, Reason, Refuse
+from async_processor.admission.sensor_gate import BudgetRule, SensorGate
+from async_processor.sensors.base import Observation, Reading, Unreadable
+from async_processor.testing.clock import ManualClock
+from async_processor.wire.envelope import Envelope, read
+
+ENVELOPE: Envelope = read(b'{"id": "r", "deadline": 2000000000, "payload": {}}')
+
+
+class Dial:
+    """A sensor that a test sets."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._latest: Observation | None = None
+        self._wakes: list[Callable[[], None]] = []
+        self.started = 0
+
+    async def start(self) -> None:
+        self.started += 1
+
+    async def stop(self) -> None:
+        raise AssertionError("a gate must not stop a sensor that others may use")
+
+    def latest(self) -> Observation | None:
+        return self._latest
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        self._wakes.append(wake)
+
+    def turn(self, value: float, capacity: float | None = None, note: str = "") -> None:
+        now = self._clock.monotonic()
+        self._set(Reading(value=value, capacity=capacity, taken_at=now, note=note))
+
+    def lose(self, reason: str = "connection refused") -> None:
+        self._set(Unreadable(reason=reason, noticed_at=self._clock.monotonic()))
+
+    def _set(self, observation: Observation) -> None:
+        self._latest = observation
+        for wake in self._wakes:
+            wake()
+
+
+class Bench:
+    """A gate over a dial, and a way to count what gets through."""
+
+    def __init__(self, workers: int = 10, **rule: float) -> None:
+        self.clock = ManualClock()
+        self.dial = Dial(self.clock)
+        self.workers = workers
+        self.gate = self.another(workers, **rule)
+
+    def another(self, workers: int, **rule: float) -> SensorGate:
+        return SensorGate(
+            "prometheus-query",
+            self.dial,
+            BudgetRule(**rule),  # type: ignore[arg-type]
+            workers=workers,
+            clock=self.clock,
+            pool="p",
+        )
+
+    async def admitted(self, gate: SensorGate | None = None, demand: int = 50) -> int:
+        verdicts = [await (gate or self.gate).admit(ENVELOPE) for _ in range(demand)]
+        return sum(isinstance(verdict, Continue) for verdict in verdicts)
+
+
+async def test_open_partly_and_closed() -> None:
+    bench = Bench()
+    bench.dial.turn(1.0)
+    assert bench.gate.permits(10) == 10
+    assert await bench.admitted() == 50  # the workers are the only limit
+    await bench.clock.advance(1)
+    bench.dial.turn(0.3)
+    assert (bench.gate.budget(), bench.gate.permits(10)) == (0.3, 3)
+    assert await bench.admitted() == 3
+    await bench.clock.advance(1)
+    bench.dial.turn(0.0)
+    assert (bench.gate.budget(), bench.gate.permits(10)) == (0.0, 0)
+    assert await bench.admitted() == 0
+
+
+async def test_a_refusal_says_why() -> None:
+    bench = Bench(threshold=0.2)
+    bench.dial.turn(0.15)
+    verdict = await bench.gate.admit(ENVELOPE)
+    assert isinstance(verdict, Refuse)
+    assert verdict.reason is Reason.GATE_CLOSED
+    assert verdict.message == "the value 0.15 is not above 0.2"
+
+
+async def test_what_was_admitted_counts_against_the_reading() -> None:
+    bench = Bench()
+    bench.dial.turn(0.5)
+    assert await bench.admitted(demand=2) == 2
+    assert bench.gate.permits(10) == 3
+    assert bench.gate.budget() == 0.5  # the gate's own figure
+
+
+async def test_permits_never_exceed_the_workers_asked_about() -> None:
+    bench = Bench(workers=100)
+    bench.dial.turn(0.5)
+    assert bench.gate.permits(4) == 4
+
+
+async def test_a_saturation_gate_closes_at_its_threshold() -> None:
+    # Saturation threshold 0.8: room 0.2; fallback saturation 1.0: no budget.
+    bench = Bench(saturation=True, threshold=1 - 0.8, fallback=0.0)
+    for saturation, budget in ((0.0, 0.8), (0.5, 0.3), (0.8, 0.0), (1.7, 0.0)):
+        bench.dial.turn(saturation)
+        assert bench.gate.budget() == pytest.approx(budget)
+        state = bench.gate.state()
+        assert state.value == pytest.approx(max(0.0, 1 - saturation))
+        assert state.threshold == pytest.approx(0.2)
+
+
+async def test_values_out_of_range_are_clamped() -> None:
+    bench = Bench()
+    bench.dial.turn(1.5)
+    assert bench.gate.budget() == 1.0
+    bench.dial.turn(-3)
+    assert bench.gate.budget() == 0.0
+
+
+async def test_before_the_first_look_the_gate_is_closed_whatever_its_fallback() -> None:
+    bench = Bench(fallback=1.0)
+    assert bench.gate.budget() == 0.0
+    assert await bench.admitted() == 0
+    state = bench.gate.state()
+    assert (state.available, state.value, state.reason) == (False, None, "not read yet")
+
+
+async def test_a_lost_source_means_the_fallback_for_each_look_that_fails() -> None:
+    bench = Bench(fallback=0.5)
+    bench.dial.turn(0.9)
+    await bench.admitted()
+    for _ in range(3):
+        await bench.clock.advance(1)
+        bench.dial.lose()
+        assert bench.gate.budget() == 0.5
+        assert await bench.admitted() == 5
+        assert await bench.admitted() == 0
+
+
+async def test_a_lost_source_leaves_the_last_value_standing_and_says_so() -> None:
+    bench = Bench()
+    bench.dial.turn(0.7)
+    await bench.clock.advance(4)
+    bench.dial.lose("connection refused")
+    state = bench.gate.state()
+    assert (state.value, state.age, state.available) == (0.7, 4.0, False)
+    assert (state.budget, state.reason, state.pool) == (0.0, "connection refused", "p")
+
+
+async def test_every_gate_has_its_own_allowance_over_one_sensor() -> None:
+    bench = Bench(workers=10)
+    other = bench.another(4)
+    bench.dial.turn(0.5)
+    assert await bench.admitted() == 5
+    assert await bench.admitted(other) == 2
+    await bench.gate.start()
+    await other.start()
+    await other.stop()  # and the dial, which is not the gate's, goes on
+
+
+async def test_a_reading_is_spent_once_however_often_the_gate_is_asked() -> None:
+    bench = Bench()
+    bench.dial.turn(0.2)
+    for _ in range(5):
+        bench.gate.state()
+        bench.gate.budget()
+        bench.gate.permits(10)
+    assert await bench.admitted() == 2
+    assert bench.gate.state().reason == "as many have started as the last reading allows"
+
+
+async def test_the_gate_wakes_on_readings_losses_and_refunds() -> None:
+    bench, woken = Bench(), list[float]()
+    bench.gate.subscribe(lambda: woken.append(bench.gate.permits(10)))
+    bench.dial.turn(0.1)
+    verdict = await bench.gate.admit(ENVELOPE)
+    assert isinstance(verdict, Continue)
+    await verdict.ticket.refund()
+    await verdict.ticket.refund()
+    await verdict.ticket.release()
+    bench.dial.lose()
+    bench.dial.turn(1.0)
+    assert woken == [1, 1, 0, 10]
+
+
+async def test_a_release_gives_nothing_back_because_the_request_did_start() -> None:
+    bench = Bench()
+    bench.dial.turn(0.1)
+    verdict = await bench.gate.admit(ENVELOPE)
+    assert isinstance(verdict, Continue)
+    await verdict.ticket.release()
+    assert await bench.admitted() == 0
+
+
+async def test_counted_admission_gives_out_the_free_slots_of_the_pods() -> None:
+    bench = Bench(workers=100, saturation=True, counted=True)
+    bench.dial.turn(60 / 64, capacity=64)
+    assert await bench.admitted() == 4
+    await bench.clock.advance(1)
+    bench.dial.turn(0.0, capacity=64)
+    assert await bench.admitted(demand=100) == 64  # an empty pool has 64 slots, and no more
+
+
+async def test_a_reading_that_is_only_half_of_the_truth_says_so() -> None:
+    bench = Bench()
+    bench.dial.turn(0.5, note="1 of 2 pages: http://b: connection refused")
+    state = bench.gate.state()
+    assert state.available
+    assert state.reason == "1 of 2 pages: http://b: connection refused"
