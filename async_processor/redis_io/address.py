@@ -70,10 +70,14 @@ def place(url: str) -> str:
 
 
 def time_limits() -> dict[str, Any]:
-    """Bounds for every wait on a connection."""
+    """Bounds for connecting; those for commands are kept by the clients themselves.
+
+    With a `socket_timeout` redis-py sends inside of `asyncio.wait_for`, which on Python 3.11 may
+    swallow a cancellation, and with it the end of a task.
+    """
     return {
         "socket_connect_timeout": CONNECT_SECONDS,
-        "socket_timeout": COMMAND_SECONDS,
+        "socket_timeout": None,
         "health_check_interval": _HEALTH_SECONDS,
     }
 

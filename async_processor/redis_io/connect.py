@@ -73,7 +73,11 @@ def _behind_sentinel(
     if where.encrypted:
         options["ssl"] = True
     login = {"username": where.user, "password": where.password}
-    to_sentinels = {"username": where.sentinel_user, "password": where.sentinel_password}
+    to_sentinels = {
+        "username": where.sentinel_user,
+        "password": where.sentinel_password,
+        "socket_timeout": address.CONNECT_SECONDS,  # one that hangs must not hide the others
+    }
     sentinel = _sentinel(list(where.hosts), options | to_sentinels)
     pool = _sentinel_pool(where.service, sentinel, options | login | {"db": where.database})
 

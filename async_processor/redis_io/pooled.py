@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from redis.asyncio import ConnectionPool
@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from async_processor.errors import BrokerUnavailable
 from async_processor.redis_io import errors
-from async_processor.redis_io.address import COMMAND_SECONDS
+from async_processor.redis_io.address import COMMAND_SECONDS, CONNECT_SECONDS
 from async_processor.redis_io.client import Argument, Command, Line
 from async_processor.redis_io.outage import Outage
 
@@ -75,8 +75,12 @@ class PooledClient:
             await self._pool.release(connection)
 
     async def _connected(self) -> AbstractConnection:
+        connection: AbstractConnection
         try:
-            connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            async with asyncio.timeout(CONNECT_SECONDS + COMMAND_SECONDS):
+                connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            raise BrokerUnavailable(f"Redis at {self._place} lets nobody in") from None
         except errors.FOREIGN as error:
             raise errors.from_connecting(error, self._place) from None
         return connection
@@ -99,14 +103,12 @@ class PooledLine:
         return [_accepted(answer) for answer in answers]
 
     async def send(self, *command: Argument) -> None:
-        try:
-            await self._connection.send_command(*command, check_health=False)
-        except errors.FOREIGN as error:
-            raise errors.from_talking(error, self._place) from None
+        with _translated(self._place, COMMAND_SECONDS):
+            async with asyncio.timeout(COMMAND_SECONDS):
+                await self._connection.send_command(*command, check_health=False)
 
     async def receive(self, timeout: float) -> Any:
-        (answer,) = await _answers(self._connection, 1, timeout, self._place)
-        return _accepted(answer)
+        return _accepted(await receive(self._connection, timeout, self._place))
 
     async def close(self) -> None:
         # Tracking and subscriptions end with the connection: it must not go back as it is.
@@ -118,21 +120,23 @@ async def exchange(
     connection: AbstractConnection, commands: Sequence[Command], seconds: float, place: str
 ) -> list[Any]:
     """Send commands at once and read an answer, or the server's error, for each."""
-    try:
-        await connection.send_packed_command(connection.pack_commands(commands))
-    except errors.FOREIGN as error:
-        raise errors.from_talking(error, place) from None
-    return await _answers(connection, len(commands), seconds, place)
-
-
-async def _answers(
-    connection: AbstractConnection, count: int, seconds: float, place: str
-) -> list[Any]:
-    # redis-py's own limit answers None, which is an answer too; so it is put out of reach, and
-    # this one ends the read like a cancellation, which closes the connection.
-    try:
+    with _translated(place, seconds):
         async with asyncio.timeout(seconds):
-            return [await _answer(connection, 2 * seconds) for _ in range(count)]
+            await connection.send_packed_command(connection.pack_commands(commands))
+            return [await _answer(connection, seconds) for _ in commands]
+
+
+async def receive(connection: AbstractConnection, seconds: float, place: str) -> Any:
+    """The next answer or message."""
+    with _translated(place, seconds):
+        async with asyncio.timeout(seconds):
+            return await _answer(connection, seconds)
+
+
+@contextmanager
+def _translated(place: str, seconds: float) -> Iterator[None]:
+    try:
+        yield
     except TimeoutError:
         raise errors.AnswerLost(f"Redis at {place} gave no answer for {seconds:g} s") from None
     except errors.FOREIGN as error:
@@ -140,8 +144,10 @@ async def _answers(
 
 
 async def _answer(connection: AbstractConnection, seconds: float) -> Any:
+    # redis-py's own limit answers None, which is an answer too; so it is put out of reach of the
+    # caller's, which ends the read like a cancellation and closes the connection.
     try:
-        return await connection.read_response(timeout=seconds)
+        return await connection.read_response(timeout=2 * seconds)
     except ResponseError as error:
         return error
 

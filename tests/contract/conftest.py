@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 import pytest
 
 from async_processor.testing.memory_probe import memory_probe
 from async_processor.testing.probe import BrokerProbe
+from async_processor.testing.redis_probe import redis_probe
+from async_processor.testing.servers import server_binaries
 from async_processor.transport.base import Transport
 
 ProbeFactory = Callable[[], AbstractAsyncContextManager[BrokerProbe]]
 
-PROBES: dict[str, ProbeFactory] = {"memory": memory_probe}
+PROBES: dict[str, ProbeFactory] = {
+    "memory": memory_probe,
+    **{name: partial(redis_probe, binary) for name, binary in server_binaries().items()},
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,91 @@
+"""The contract suite's eyes and hands on a Redis or Valkey."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+
+from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.connect import open_client
+from async_processor.testing.probe import Capability
+from async_processor.testing.servers import RedisServer
+from async_processor.transport.base import Transport
+from async_processor.transport.redis_sorted_set import RedisSortedSet
+from async_processor.transport.settings import RedisSettings
+from async_processor.wire import dead_letter
+from async_processor.wire.dead_letter import DeadLetter
+
+
+class RedisProbe:
+    """A `BrokerProbe` (see there) on a server at `url` that is empty and stays until the end."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._replicas: list[RedisSortedSet] = []
+        self.client: RedisClient = open_client(url)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset(Capability)
+
+    async def replica(self, *, lease_ttl: float = 60.0) -> Transport:
+        transport = RedisSortedSet(RedisSettings(url=self._url, lease_ttl=lease_ttl))
+        self._replicas.append(transport)
+        await transport.start()
+        return transport
+
+    async def close(self) -> None:
+        for replica in self._replicas:
+            await replica.stop()
+        await self.client.close()
+
+    async def now(self) -> float:
+        seconds, microseconds = await self.client.execute("TIME")
+        return int(seconds) + int(microseconds) / 1e6
+
+    async def submit(self, queue_name: str, body: bytes, score: float) -> None:
+        await self.client.execute("ZADD", queue_name, repr(score), body)
+
+    async def waiting(self, queue_name: str) -> Mapping[bytes, float]:
+        flat = await self.client.execute("ZRANGE", queue_name, 0, -1, "WITHSCORES")
+        return {body: float(score) for body, score in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def results(self, result_queue: str) -> Sequence[bytes]:
+        newest_first: list[bytes] = await self.client.execute("LRANGE", result_queue, 0, -1)
+        return newest_first[::-1]
+
+    async def result_lifetime(self, result_queue: str) -> float | None:
+        milliseconds: int = await self.client.execute("PTTL", result_queue)
+        return milliseconds / 1000 if milliseconds >= 0 else None
+
+    async def dead_letters(self) -> Sequence[DeadLetter]:
+        return [dead_letter.decode(letter) for letter in await self.results("dead-letter-list")]
+
+    async def set_key(self, key: str, value: bytes) -> None:
+        await self.client.execute("SET", key, value)
+
+    async def get_key(self, key: str) -> bytes | None:
+        value: bytes | None = await self.client.execute("GET", key)
+        return value
+
+
+@asynccontextmanager
+async def redis_probe(binary: str) -> AsyncIterator[RedisProbe]:
+    """An empty server, its replicas stopped at the end; the process starts one per binary."""
+    server = _server(binary)
+    server.flush()
+    probe = RedisProbe(server.url)
+    try:
+        yield probe
+    finally:
+        await probe.close()
+
+
+@cache
+def _server(binary: str) -> RedisServer:
+    server = RedisServer(binary)
+    atexit.register(server.remove)
+    server.start()
+    return server

@@ -1,0 +1,144 @@
+"""Outcomes as settle.lua takes them: one `Entry` for each, and a batch of them as one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from async_processor.redis_io.client import Argument
+from async_processor.redis_io.keys import queue_keys
+from async_processor.transport.base import Bury, Delivery, Outcome, Post, Release, Retry
+from async_processor.transport.settings import RedisSettings
+from async_processor.wire import dead_letter, result
+from async_processor.wire.names import active_key, cancel_key
+
+_RESULTS_INDEX: Final = 8
+"""Where settle.lua finds the transport's result list among its keys."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One settlement; settle.lua explains the fields. `size` is in bytes."""
+
+    token: str
+    what: str
+    value: bytes = b""
+    number: str = ""
+    result: bytes = b""
+    result_queue: str = ""
+    expires_ms: str = ""
+    request_token: str = ""
+    request_keys: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.value) + len(self.result)
+
+
+def entry(delivery: Delivery, outcome: Outcome, now: float) -> Entry:
+    """What is to be written for an outcome; `now` is the Unix time in seconds."""
+    match outcome:
+        case Post():
+            return _ending(delivery, "post", outcome)
+        case Bury(reason=reason, post=post):
+            return _ending(delivery, "bury", post, _letter(delivery, reason, now))
+        case Retry(body=body, due_at=due_at):
+            return Entry(token=delivery.token, what="retry", value=body, number=repr(due_at))
+        case Release(score=score):
+            number = "" if score is None else repr(score)
+            return Entry(token=delivery.token, what="release", number=number)
+
+
+def without_place(refused: Entry, delivery: Delivery, fault: str, now: float) -> Entry | None:
+    """The next best for an entry that Redis refused: its result lies in a dead letter.
+
+    None when there is nothing better. `fault` is what Redis said, `now` the Unix time in seconds.
+    """
+    if not refused.result:
+        return None
+    reason = f"no list takes the result ({refused.result_queue}: {fault})"
+    letter = _letter(delivery, reason, now, refused.result)
+    return _ending(delivery, "bury", None, letter)
+
+
+def _ending(delivery: Delivery, what: str, post: Post | None, letter: bytes = b"") -> Entry:
+    return Entry(
+        token=delivery.token,
+        what=what,
+        value=letter,
+        result=b"" if post is None else result.encode(post.result),
+        result_queue="" if post is None else post.result_queue,
+        expires_ms=_milliseconds(post),
+        request_token=delivery.request_token,
+        request_keys=_request_keys(delivery),
+    )
+
+
+def _milliseconds(post: Post | None) -> str:
+    if post is None or post.expires_after is None:
+        return ""
+    return str(max(1, round(post.expires_after * 1000)))
+
+
+def _request_keys(delivery: Delivery) -> tuple[str, ...]:
+    if not delivery.request_token:
+        return ()
+    keys = (active_key(delivery.request_id), cancel_key(delivery.request_id))
+    return (*keys, delivery.payload_ref) if delivery.payload_ref else keys
+
+
+def _letter(delivery: Delivery, reason: str, now: float, lost_result: bytes | None = None) -> bytes:
+    return dead_letter.encode(
+        delivery.body,
+        reason=reason,
+        queue_name=delivery.queue_name,
+        buried_at=now,
+        deliveries=delivery.deliveries,
+        result=lost_result,
+    )
+
+
+class Call:
+    """Keys and arguments of one call of settle.lua."""
+
+    def __init__(
+        self, queue_name: str, settings: RedisSettings, entries: Sequence[Entry], *, clustered: bool
+    ) -> None:
+        keys = queue_keys(queue_name)
+        self.keys = [
+            keys.queue, keys.claims, keys.leases, keys.deliveries, keys.stranded,
+            settings.retry_queue_name, settings.dead_letter_queue_name, settings.result_queue_name,
+        ]  # fmt: skip
+        self.arguments: list[Argument] = []
+        self._clustered = clustered
+        self._places = {settings.result_queue_name: _RESULTS_INDEX}
+        for item in entries:
+            self._add(item)
+
+    def _add(self, item: Entry) -> None:
+        self.arguments += (
+            item.token,
+            item.what,
+            item.value,
+            item.number,
+            item.result,
+            self._place(item.result_queue) if item.result else "",
+            item.expires_ms,
+            self._request(item),
+        )
+
+    def _place(self, result_queue: str) -> int:
+        index = self._places.get(result_queue)
+        if index is None:
+            self.keys.append(result_queue)
+            index = self._places[result_queue] = len(self.keys)
+        return index
+
+    def _request(self, item: Entry) -> str:
+        """A request's keys lie in other slots: on a cluster they are cleaned up one by one."""
+        if self._clustered or not item.request_keys:
+            return ""
+        self.keys += item.request_keys
+        count = len(item.request_keys)
+        return f"{item.request_token} {len(self.keys) - count + 1} {count}"

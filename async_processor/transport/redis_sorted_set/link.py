@@ -1,0 +1,77 @@
+"""The connection that all parts of the transport share, and who this process is in the broker."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from async_processor.clock import Clock
+from async_processor.errors import BrokerUnavailable
+from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.connect import follow_cluster, open_client
+from async_processor.telemetry.logs import get_logger
+from async_processor.transport.redis_sorted_set.checks import check
+from async_processor.transport.settings import RedisSettings
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+
+_log = get_logger(__name__)
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait between attempts at a broker that is away: growing, jittered, bounded."""
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause * random.uniform(0.5, 1)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class Link:
+    """Opened once at start. `owner` is new for each process: no claim is another life's."""
+
+    def __init__(self, settings: RedisSettings, clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.owner = secrets.token_hex(8)
+        self._server = open_client(settings.url, tls=settings.tls, clock=clock)
+        self._client: RedisClient = self._server
+
+    @property
+    def client(self) -> RedisClient:
+        """Commands go here; usable as soon as the broker is."""
+        return self._client
+
+    @property
+    def lease_ms(self) -> int:
+        """A full lease in milliseconds."""
+        return round(self.settings.lease_ttl * 1000)
+
+    async def open(self, queue_names: Sequence[str]) -> None:
+        """Wait until the broker answers, and take over its time.
+
+        Raises BrokerRefused when it answers and refuses, ConfigurationError when the queues
+        cannot work there.
+        """
+        for pause in pauses():
+            try:
+                await self._connect()
+                await check(self._client, self.settings, queue_names)
+            except BrokerUnavailable as error:
+                _log.warning("broker_unavailable", error=str(error))
+                await self.clock.sleep(pause)
+            else:
+                return
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._client.close()
+
+    async def _connect(self) -> None:
+        if self._client is not self._server:
+            return  # known to be a cluster since an earlier attempt
+        seconds, microseconds = await self._server.execute("TIME")
+        self.clock.synchronise(int(seconds) + int(microseconds) / 1e6)
+        self._client = await follow_cluster(self._server, self.settings.url, tls=self.settings.tls)

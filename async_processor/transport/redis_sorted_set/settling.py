@@ -1,0 +1,173 @@
+"""Settlements of one queue: what comes in while a call is under way makes up the next call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.redis_io.errors import AccessDenied, AnswerLost
+from async_processor.redis_io.scripts import FORGET, SETTLE
+from async_processor.telemetry.logs import get_logger
+from async_processor.transport.base import Delivery, Outcome, Settlement
+from async_processor.transport.redis_sorted_set.entries import Call, Entry, entry, without_place
+from async_processor.transport.redis_sorted_set.link import Link, pauses
+
+_ENTRIES_AT_ONCE: Final = 256
+_BYTES_AT_ONCE: Final = 4 * 2**20
+_GONE: Final = 0
+_MOVED: Final = 2
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Pending:
+    """A settlement on its way.
+
+    `uncertain`: it was sent, and may have been executed. `alone`: it may be what Redis refuses a
+    whole batch for.
+    """
+
+    delivery: Delivery
+    entry: Entry
+    future: asyncio.Future[Settlement]
+    uncertain: bool = False
+    alone: bool = False
+
+
+class QueueSettlements:
+    """Settles claims of one queue, for as long as the broker needs to take them."""
+
+    def __init__(self, link: Link, queue_name: str) -> None:
+        self._link = link
+        self._queue_name = queue_name
+        self._pending: deque[_Pending] = deque()
+        self._sender: asyncio.Task[None] | None = None
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
+        """Execute an outcome. Cancelling the caller does not take it back.
+
+        Raises BrokerRefused when Redis will never take it, BrokerUnavailable when `flush` gave up.
+        """
+        future: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
+        written = entry(delivery, outcome, self._link.clock.now())
+        self._pending.append(_Pending(delivery=delivery, entry=written, future=future))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send(), name=f"settle {self._queue_name}")
+        return await asyncio.shield(future)
+
+    async def flush(self, timeout: float) -> None:
+        """Wait until everything is settled; after `timeout` seconds give the rest up."""
+        if self._sender is None:
+            return
+        await asyncio.wait([self._sender], timeout=timeout)
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait([self._sender])
+
+    async def _send(self) -> None:
+        try:
+            while self._pending:
+                await asyncio.sleep(0)  # whoever is ready to settle now comes along
+                await self._settle_batch(self._take_batch())
+        finally:
+            self._sender = None
+            self._give_up()
+
+    def _take_batch(self) -> list[_Pending]:
+        batch = [self._pending.popleft()]
+        size = batch[0].entry.size
+        while self._pending and not (batch[-1].alone or self._pending[0].alone):
+            if len(batch) == _ENTRIES_AT_ONCE or size >= _BYTES_AT_ONCE:
+                break
+            batch.append(self._pending.popleft())
+            size += batch[-1].entry.size
+        return batch
+
+    async def _settle_batch(self, batch: list[_Pending]) -> None:
+        try:
+            answers = await self._until_answered(batch)
+        except BrokerRefused as error:
+            self._part(batch, error)
+            return
+        except BaseException:
+            self._pending.extendleft(reversed(batch))
+            raise
+        for pending, answer in zip(batch, answers, strict=True):
+            self._conclude(pending, answer)
+
+    async def _until_answered(self, batch: list[_Pending]) -> Sequence[int | bytes]:
+        """Send the same batch until the broker takes it; a new password may be on its way, too."""
+        for pause in pauses():
+            try:
+                return await self._call(batch)
+            except (BrokerUnavailable, AccessDenied) as error:
+                for pending in batch:
+                    pending.uncertain |= isinstance(error, AnswerLost)
+                _log.warning("settlement_delayed", queue=self._queue_name, error=str(error))
+            await self._link.clock.sleep(pause)
+        raise AssertionError("there is always another pause")
+
+    async def _call(self, batch: list[_Pending]) -> Sequence[int | bytes]:
+        client = self._link.client
+        entries = [pending.entry for pending in batch]
+        call = Call(self._queue_name, self._link.settings, entries, clustered=client.clustered)
+        answers: list[int | bytes] = await SETTLE.run(client, call.keys, call.arguments)
+        if client.clustered:
+            for written in entries:
+                await self._forget(written)
+        return answers
+
+    async def _forget(self, written: Entry) -> None:
+        """What settle.lua does on a single server; a key that is gone already does no harm."""
+        for key in written.request_keys[:2]:
+            await FORGET.run(self._link.client, (key,), (written.request_token,))
+        for key in written.request_keys[2:]:
+            await self._link.client.execute("DEL", key)
+
+    def _part(self, batch: list[_Pending], error: BrokerRefused) -> None:
+        """One of them may be to blame, and some may be settled already: ask for each alone."""
+        if len(batch) == 1:
+            _fail(batch[0], error)
+            return
+        for pending in batch:
+            pending.uncertain = pending.alone = True
+        self._pending.extendleft(reversed(batch))
+
+    def _conclude(self, pending: _Pending, answer: int | bytes) -> None:
+        if isinstance(answer, bytes):
+            self._refused(pending, answer.decode(errors="replace"))
+            return
+        if answer == _MOVED:
+            _log.error("settled_elsewhere", queue=self._queue_name, what=pending.entry.what)
+        gone = answer == _GONE and not pending.uncertain
+        _succeed(pending, Settlement.GONE if gone else Settlement.DONE)
+
+    def _refused(self, pending: _Pending, fault: str) -> None:
+        now = self._link.clock.now()
+        second_best = without_place(pending.entry, pending.delivery, fault, now)
+        _log.error("settlement_refused", queue=self._queue_name, error=fault)
+        if second_best is None:
+            _fail(pending, BrokerRefused(f"Redis refuses a settlement: {fault}"))
+            return
+        pending.entry = second_best
+        self._pending.append(pending)
+
+    def _give_up(self) -> None:
+        while self._pending:
+            _fail(self._pending.popleft(), BrokerUnavailable("stopped before it was settled"))
+
+
+def _succeed(pending: _Pending, settlement: Settlement) -> None:
+    if not pending.future.done():
+        pending.future.set_result(settlement)
+
+
+def _fail(pending: _Pending, error: Exception) -> None:
+    if not pending.future.done():
+        pending.future.set_exception(error)
+        pending.future.exception()  # a caller that was cancelled does not come for it

@@ -1,0 +1,190 @@
+"""The Redis sorted-set transport: `Transport` (see there) put together from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from async_processor.clock import Clock, SystemClock
+from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.redis_io.client import Command
+from async_processor.redis_io.keys import queue_keys
+from async_processor.telemetry.logs import get_logger
+from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
+from async_processor.transport.redis_sorted_set import leases
+from async_processor.transport.redis_sorted_set.claiming import QueueClaims
+from async_processor.transport.redis_sorted_set.link import Link
+from async_processor.transport.redis_sorted_set.retries import Retries
+from async_processor.transport.redis_sorted_set.settling import QueueSettlements
+from async_processor.transport.redis_sorted_set.watching import Watcher
+from async_processor.transport.settings import RedisSettings
+from async_processor.wire.names import cancel_key
+
+CLAIM_BYTES: Final = 16 * 2**20
+"""How much one claim takes by default, in bytes."""
+_PING_SECONDS: Final = 3.0
+_KEYS_AT_ONCE: Final = 500
+
+_log = get_logger(__name__)
+
+
+class RedisSortedSet:
+    """One replica's connection to its queues.
+
+    `queue_names` are checked at start and freed at stop; other queues work too. When the broker is
+    away at `stop`, what is still to settle gets `flush_timeout` seconds.
+    """
+
+    def __init__(
+        self,
+        settings: RedisSettings,
+        queue_names: Iterable[str] = (),
+        *,
+        clock: Clock | None = None,
+        claim_bytes: int = CLAIM_BYTES,
+        flush_timeout: float = 5.0,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._settings = settings
+        self._queue_names = tuple(queue_names)
+        self._claim_bytes = claim_bytes
+        self._flush_timeout = flush_timeout
+        self._link = Link(settings, self._clock)
+        self._claims: dict[str, QueueClaims] = {}
+        self._settlements: dict[str, QueueSettlements] = {}
+        self._watcher = Watcher(self._link)
+        self._retries = Retries(self._link)
+        self._started = False
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def owner(self) -> str:
+        """What the tokens of this process's claims begin with."""
+        return self._link.owner
+
+    async def start(self) -> None:
+        if self._started:
+            return
+        await self._link.open(self._queue_names)
+        self._watcher.start()
+        self._started = True
+
+    async def stop(self) -> None:
+        if self._started:
+            self._started = False
+            await self._watcher.stop()
+            await self._flush()
+            await self._free_leases()
+        await self._link.close()
+
+    async def _flush(self) -> None:
+        waits = (each.flush(self._flush_timeout) for each in self._settlements.values())
+        await asyncio.gather(*waits)
+
+    async def _free_leases(self) -> None:
+        """Another replica takes over at once; if this fails, when the leases end."""
+        try:
+            for queue_name in {*self._queue_names, *self._claims}:
+                await leases.give_back(self._link, queue_name, f"{self.owner}:")
+        except (BrokerUnavailable, BrokerRefused) as error:
+            _log.warning("leases_not_freed", error=str(error))
+
+    async def ping(self) -> None:
+        try:
+            async with asyncio.timeout(_PING_SECONDS):
+                await self._link.client.execute("PING")
+        except TimeoutError:
+            raise BrokerUnavailable(f"Redis gave no answer for {_PING_SECONDS:g} s") from None
+        except BrokerRefused as error:
+            raise BrokerUnavailable(str(error)) from None
+
+    async def claim(self, queue_name: str, limit: int, *, suspects: bool) -> Sequence[Delivery]:
+        return await self._claims_of(queue_name).claim(
+            limit, highest="+inf", suspects=int(suspects)
+        )
+
+    async def claim_expired(self, queue_name: str, limit: int) -> Sequence[Delivery]:
+        return await self._claims_of(queue_name).claim(limit, highest="now", suspects=limit)
+
+    def _claims_of(self, queue_name: str) -> QueueClaims:
+        if queue_name not in self._claims:
+            self._claims[queue_name] = QueueClaims(self._link, queue_name, self._claim_bytes)
+        return self._claims[queue_name]
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
+        queue_name = delivery.queue_name
+        if queue_name not in self._settlements:
+            self._settlements[queue_name] = QueueSettlements(self._link, queue_name)
+        return await self._settlements[queue_name].settle(delivery, outcome)
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Collection[str]:
+        return await leases.extend(self._link, deliveries)
+
+    async def reclaim(self, queue_name: str) -> int:
+        return await leases.reclaim(self._link, queue_name)
+
+    async def promote_retries(self) -> float | None:
+        return await self._retries.promote()
+
+    async def next_expiry(self, queue_name: str) -> float | None:
+        first = await self._link.client.execute("ZRANGE", queue_name, 0, 0, "WITHSCORES")
+        return float(first[1]) if first else None
+
+    async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
+        return await self._watcher.wait(queue_name, timeout)
+
+    async def cancelled(self, deliveries: Sequence[Delivery]) -> Collection[str]:
+        asked = [delivery for delivery in deliveries if delivery.request_token]
+        found = await self._values([cancel_key(delivery.request_id) for delivery in asked])
+        return {
+            delivery.token
+            for delivery, value in zip(asked, found, strict=True)
+            if value == delivery.request_token.encode()
+        }
+
+    async def stored_payload(self, delivery: Delivery) -> bytes | None:
+        if not delivery.payload_ref:
+            return None
+        (payload,) = await self._values([delivery.payload_ref])
+        return payload
+
+    async def _values(self, keys: Sequence[str]) -> list[bytes | None]:
+        """The strings under keys, None for other types; on a cluster each key has its slot."""
+        at_once = 1 if self._link.client.clustered else _KEYS_AT_ONCE
+        chunks = (keys[start : start + at_once] for start in range(0, len(keys), at_once))
+        answers = await self._link.client.pipeline([("MGET", *chunk) for chunk in chunks])
+        return [value for answer in answers for value in answer]
+
+    async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
+        now = self._clock.now()
+        (
+            waiting,
+            leased,
+            retries_due,
+            dead_letters,
+            oldest,
+            *within,
+        ) = await self._link.client.pipeline(self._questions(queue_name, bounds_ms, now))
+        return Backlog(
+            waiting=waiting,
+            leased=leased,
+            retries_due=retries_due,
+            dead_letters=dead_letters,
+            oldest_deadline=float(oldest[1]) if oldest else None,
+            deadlines=(*within, waiting),
+        )
+
+    def _questions(self, queue_name: str, bounds_ms: Sequence[int], now: float) -> list[Command]:
+        bounds: list[Any] = [repr(now + bound / 1000) for bound in bounds_ms]
+        return [
+            ("ZCARD", queue_name),
+            ("HLEN", queue_keys(queue_name).claims),
+            ("ZCOUNT", self._settings.retry_queue_name, "-inf", repr(now)),
+            ("LLEN", self._settings.dead_letter_queue_name),
+            ("ZRANGE", queue_name, 0, 0, "WITHSCORES"),
+            *(("ZCOUNT", queue_name, "-inf", bound) for bound in bounds),
+        ]
