@@ -28,6 +28,7 @@ _TRACEPARENT: Final = "traceparent"
 _TRACESTATE: Final = "tracestate"
 
 _LONGEST_FAIRNESS_ID: Final = 256
+_LONGEST_TRACESTATE: Final = 512
 _COLON_SPACE_AND_LINE_END: Final = 4
 
 _HOP_BY_HOP: Final = frozenset(
@@ -48,7 +49,9 @@ _NEVER_FROM_A_MESSAGE: Final = _FRAMING | {
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE: Final = re.compile("[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*")
-_TRACE: Final = re.compile(r"(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-\S*)?")
+_TRACE: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{1,100})?"
+)
 
 _Sent = dict[str, tuple[str, str]]
 
@@ -140,7 +143,7 @@ class HeaderRules:
         sent[_TRACEPARENT] = (_TRACEPARENT, parent)
         sent.pop(_TRACESTATE, None)
         state = metadata.get(_TRACESTATE, "")
-        if state and _TRACESTATE not in self._taken and self._sendable(state):
+        if state and _TRACESTATE not in self._taken and _sendable(state, _LONGEST_TRACESTATE):
             sent[_TRACESTATE] = (_TRACESTATE, state)
 
     def _add_fairness(self, sent: _Sent, metadata: Mapping[str, str]) -> None:
@@ -148,15 +151,8 @@ class HeaderRules:
         if not self._fairness_header or self._fairness_header.lower() in self._taken:
             return
         tenant = metadata.get(self._fairness_attribute, "")
-        if tenant and self._sendable(tenant):
+        if tenant and _sendable(tenant, _LONGEST_FAIRNESS_ID):
             sent[self._fairness_header.lower()] = (self._fairness_header, tenant)
-
-    @staticmethod
-    def _sendable(value: str) -> bool:
-        """Whether a derived value is legal as it stands (not after stripping) and short."""
-        if not _VALUE.fullmatch(value) or value != value.strip():
-            return False
-        return len(value.encode()) <= _LONGEST_FAIRNESS_ID
 
     def _finished(self, sent: _Sent) -> dict[str, str]:
         headers = dict(sent.values())
@@ -164,6 +160,13 @@ class HeaderRules:
             headers["Content-Type"] = _JSON
         headers.update(self._own)
         return headers
+
+
+def _sendable(value: str, longest: int) -> bool:
+    """Whether a value is legal as it stands (not only once stripped), within so many bytes."""
+    if not _VALUE.fullmatch(value) or value != value.strip():
+        return False
+    return len(value.encode()) <= longest
 
 
 def _replaced(weaker: Mapping[str, str], stronger: Mapping[str, str]) -> dict[str, str]:

@@ -192,7 +192,23 @@ def test_a_foreign_trace_state_does_not_stay_with_a_new_parent() -> None:
     assert "tracestate" not in headers
 
 
-@pytest.mark.parametrize("trace", ["", "nonsense", TRACE + "\r\nX: y", "ff" + TRACE[2:]])
+@pytest.mark.parametrize("state", ["a=1\n", "x" * 513])
+def test_an_illegal_trace_state_is_left_out_alone(state: str) -> None:
+    headers = sent(rules(), metadata={"traceparent": TRACE, "tracestate": state})
+    assert headers == {"traceparent": TRACE, "Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "",
+        "nonsense",
+        TRACE + "\r\nX: y",
+        TRACE + "-\x01",
+        TRACE + "-" + "x" * 200,
+        "ff" + TRACE[2:],
+    ],
+)
 def test_an_illegal_trace_parent_is_left_out(trace: str) -> None:
     assert "traceparent" not in sent(rules(), metadata={"traceparent": trace, "tracestate": "a=1"})
 
@@ -215,7 +231,12 @@ hostile_values = st.one_of(
 )
 hostile_metadata = st.dictionaries(
     st.sampled_from(["userid", "traceparent", "tracestate", "other"]),
-    st.one_of(hostile_values, st.just(TRACE), st.text(min_size=250, max_size=300)),
+    st.one_of(
+        hostile_values,
+        st.just(TRACE),
+        st.text(max_size=5).map(f"{TRACE}-{{}}".format),
+        st.text(min_size=250, max_size=300),
+    ),
 )
 
 
