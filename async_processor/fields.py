@@ -8,7 +8,7 @@ what stands there is added by whoever reports the error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
@@ -44,7 +44,9 @@ _SIZE_UNITS: Final = {
     "Ti": 2**40,
 }
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_USERINFO: Final = re.compile(r"(?<=://)([^/?#@\s]*@)+")
+# As far as the last @, for a password that was not escaped may hold any character.
+_USERINFO: Final = re.compile(r"(?<=://)\S*@")
+_PASSWORD_PARAMETER: Final = re.compile(r"(?<=[?&])(password|username)=[^&\s]*")
 
 
 def read_duration(value: object) -> float:
@@ -89,7 +91,7 @@ def read_size(value: object) -> int:
 
 def without_password(url: str) -> str:
     """The text with user and password of every URL in it masked."""
-    return _USERINFO.sub(f"{MASK}@", url)
+    return _PASSWORD_PARAMETER.sub(rf"\1={MASK}", _USERINFO.sub(f"{MASK}@", url))
 
 
 def _no_boolean(value: Any) -> Any:
@@ -147,25 +149,23 @@ def _header_value(value: str) -> str:
     return value
 
 
-class Masked:
-    """Marks a field whose value must not be shown as it is; `shown` makes what may be.
-
-    `entirely` says that no part of the value may be shown.
-    """
-
-    __slots__ = ("entirely", "shown")
-
-    def __init__(self, shown: Callable[[Any], Any], *, entirely: bool = False) -> None:
-        self.shown = shown
-        self.entirely = entirely
+class Hidden:
+    """Marks a field of which nothing may be shown but whether it is empty."""
 
 
-def _hidden(value: Any) -> Any:
-    return MASK if value else value
-
-
-def _hidden_values(values: Mapping[str, str]) -> dict[str, str]:
-    return {name: _hidden(value) for name, value in values.items()}
+def _shown(value: Any, *, hidden: bool) -> Any:
+    """The value as it may be shown: without passwords of URLs, or not at all."""
+    match value:
+        case str() if hidden:
+            return MASK if value else value
+        case str():
+            return without_password(value)
+        case dict():
+            return {key: _shown(item, hidden=hidden) for key, item in value.items()}
+        case tuple():
+            return tuple(_shown(item, hidden=hidden) for item in value)
+        case _:
+            return value
 
 
 _SCHEMA_DURATION: Final = WithJsonSchema(
@@ -205,9 +205,9 @@ Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_boolean)]
 """A number in [0, 1]."""
 NonEmpty = Annotated[str, Field(min_length=1)]
 """A text that is not empty."""
-HttpUrl = Annotated[str, AfterValidator(_http_url), Masked(without_password)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
 """A base URL to which a path is appended."""
-HttpUrlWithQuery = Annotated[str, AfterValidator(_http_url_with_query), Masked(without_password)]
+HttpUrlWithQuery = Annotated[str, AfterValidator(_http_url_with_query)]
 """A URL that is fetched as it stands."""
 UrlPath = Annotated[str, AfterValidator(_url_path)]
 """A path on the inference gateway."""
@@ -215,14 +215,11 @@ HeaderName = Annotated[str, AfterValidator(_header_name)]
 """The name of an HTTP header."""
 OptionalHeaderName = Annotated[str, AfterValidator(_header_name_or_off)]
 """The name of an HTTP header; empty turns it off."""
-BrokerUrl = Annotated[str, Field(min_length=1), Masked(without_password)]
+BrokerUrl = Annotated[str, Field(min_length=1)]
 """A URL that may carry a user and a password."""
-Secret = Annotated[str, Masked(_hidden, entirely=True)]
+Secret = Annotated[str, Hidden()]
 """A text that is never shown."""
-SecretHeaders = Annotated[
-    dict[HeaderName, Annotated[str, AfterValidator(_header_value)]],
-    Masked(_hidden_values, entirely=True),
-]
+SecretHeaders = Annotated[dict[HeaderName, Annotated[str, AfterValidator(_header_value)]], Hidden()]
 """Headers whose values are never shown."""
 
 
@@ -244,12 +241,13 @@ class Section(BaseModel):
     )
 
     def shown(self, name: str) -> Any:
-        """The value of a field as it may be shown."""
-        value = getattr(self, name)
-        for mark in type(self).model_fields[name].metadata:
-            if isinstance(mark, Masked):
-                return mark.shown(value)
-        return value
+        """The value of a field as it may be shown; sections in it show themselves."""
+        return _shown(getattr(self, name), hidden=self.hides(name))
+
+    @classmethod
+    def hides(cls, name: str) -> bool:
+        """Whether the value of a field must not be shown."""
+        return any(isinstance(mark, Hidden) for mark in cls.model_fields[name].metadata)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return [(name, self.shown(name)) for name in type(self).model_fields]

@@ -10,10 +10,18 @@ from async_processor.admission.settings import LocalMaxConcurrencyGate
 from async_processor.config.settings import Settings
 from async_processor.errors import Problem
 from async_processor.fields import read_duration
+from async_processor.inference.settings import InferenceSettings
 
 SHORTEST_LEASE: Final = 1.0
 """Seconds. A lease is extended every third of it; of a shorter one, one slow answer of the broker
 would eat up what the extension leaves."""
+
+_DEFAULT_TIMEOUTS: Final = (
+    Settings.model_fields["drain_timeout"].default,
+    InferenceSettings().request_timeout,
+)
+"""Of a drain and a request. The drain is shorter, for a stop must not take five minutes: whoever
+leaves both alone is not warned of a decision that is ours."""
 
 
 def faults(document: Mapping[str, Any]) -> list[Problem]:
@@ -71,7 +79,7 @@ def _repeated(names: Iterable[tuple[str, Any]]) -> Iterator[Problem]:
 
 def _unknown_pools(document: Mapping[str, Any]) -> Iterator[Problem]:
     known = [str(pool.get("id", "default")) for _, pool in _pools(document)]
-    for path, queue in _queues(document):
+    for path, queue in _queues(document) if known else ():
         pool = queue.get("worker_pool_id", "default")
         if isinstance(pool, str) and pool not in known:
             message = f"got {pool!r}, must be the id of one of worker_pools: {', '.join(known)}"
@@ -139,11 +147,8 @@ def warnings(settings: Settings) -> list[Problem]:
 
 
 def _short_drain(settings: Settings) -> Iterator[Problem]:
-    chosen = settings.model_fields_set | settings.inference.model_fields_set
-    if not chosen & {"drain_timeout", "request_timeout"}:
-        # Both are our defaults: nobody decided anything that they could be warned of.
-        return
-    if settings.drain_timeout < settings.inference.request_timeout:
+    chosen = (settings.drain_timeout, settings.inference.request_timeout)
+    if chosen[0] < chosen[1] and chosen != _DEFAULT_TIMEOUTS:
         message = (
             f"{settings.drain_timeout:g}s is shorter than inference.request_timeout "
             f"({settings.inference.request_timeout:g}s): a stop may cut calls off, which then run "

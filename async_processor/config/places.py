@@ -6,7 +6,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from async_processor.fields import Masked, Section
+from async_processor.fields import Section
 
 
 class Place:
@@ -65,7 +65,7 @@ class Place:
         field = self.section.model_fields.get(key)
         if field is None:
             return None
-        self.secret |= any(isinstance(m, Masked) and m.entirely for m in field.metadata)
+        self.secret |= self.section.hides(key)
         return _bare(field.annotation)
 
 

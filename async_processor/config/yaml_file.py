@@ -13,6 +13,7 @@ from async_processor.errors import ConfigurationError, Problem
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
+_RARE_BREAKS = frozenset("\r\x85\u2028\u2029\ufeff")
 
 
 class _Loader(yaml.SafeLoader):
@@ -111,6 +112,15 @@ _Dumper.yaml_implicit_resolvers = {
     ]
     for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *_Loader.yaml_implicit_resolvers}
 }
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # Only in double quotes are the rarer line breaks written as escapes; elsewhere they get lost.
+    style = '"' if _RARE_BREAKS.intersection(text) else None
+    return dumper.represent_scalar(_TEXT, text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def write_yaml(document: dict[str, Any]) -> str:

@@ -47,6 +47,7 @@ class RedisSettings(LeasedQueues):
     """A sorted set per queue, on Redis or Valkey."""
 
     type: Literal["redis-sortedset"] = "redis-sortedset"
+    """A sorted set per queue, on Redis or Valkey."""
     url: BrokerUrl = "redis://localhost:6379/0"
     """redis://, rediss:// (TLS), redis+sentinel://, rediss+sentinel:// or unix://; with user and
     password where the broker asks for them."""
@@ -65,6 +66,7 @@ class MemorySettings(LeasedQueues):
     """Queues inside the process: nothing to install, and nothing survives it."""
 
     type: Literal["memory"] = "memory"
+    """Queues inside the process."""
 
 
 _SCHEMES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://", "unix://")

@@ -1,0 +1,139 @@
+"""The example files are valid, `full.yaml` lists every setting with its true default, and the
+schema in the repository is the one that the models make and that the examples obey."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from async_processor.admission.settings import GateSettings
+from async_processor.config.load import load, warnings
+from async_processor.config.schema import schema, schema_text
+from async_processor.config.settings import RedisTransport
+from async_processor.config.yaml_file import read_file, read_yaml
+from async_processor.fields import Section
+
+EXAMPLES = Path(__file__).parents[2] / "config"
+FILES = sorted(EXAMPLES.glob("*.yaml"))
+GATES = get_args(get_args(GateSettings)[0])
+
+
+def document(name: str) -> dict[str, Any]:
+    return read_yaml(read_file(EXAMPLES / name), name)
+
+
+def test_there_are_examples() -> None:
+    assert {file.name for file in FILES} >= {"minimal.yaml", "full.yaml", "gates.yaml"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_an_example_is_valid_and_warns_of_nothing(file: Path) -> None:
+    assert warnings(load(file, {})) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_an_example_names_its_schema(file: Path) -> None:
+    first = file.read_text().splitlines()[0]
+    match = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert match
+    assert (file.parent / match[1]).is_file()
+
+
+def test_the_minimal_example_follows_its_variables() -> None:
+    settings = load(
+        EXAMPLES / "minimal.yaml", {"IGW_BASE_URL": "http://other", "REDIS_URL": "redis://env"}
+    )
+    assert settings.queues[0].igw_base_url == "http://other"
+    assert isinstance(settings.transport, RedisTransport)
+    assert settings.transport.url == "redis://env"
+
+
+def sections(section: Section, written: Any) -> Iterator[tuple[Section, dict[str, Any]]]:
+    """Every section of the settings together with what the file says there."""
+    yield section, written
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            yield from sections(value, written.get(name, {}))
+        elif isinstance(value, tuple) and value and isinstance(value[0], Section):
+            for entry, item in zip(value, written.get(name, []), strict=True):
+                yield from sections(entry, item)
+
+
+def first_of_each_type() -> dict[type[Section], tuple[Section, dict[str, Any]]]:
+    found: dict[type[Section], tuple[Section, dict[str, Any]]] = {}
+    for section, written in sections(load(EXAMPLES / "full.yaml", {}), document("full.yaml")):
+        found.setdefault(type(section), (section, written))
+    return found
+
+
+FULL = first_of_each_type()
+
+
+def default(field: FieldInfo) -> Any:
+    if field.default_factory is not None:
+        return field.get_default(call_default_factory=True, validated_data={"queue_name": None})
+    return field.default
+
+
+def test_the_full_example_has_every_kind_of_section() -> None:
+    assert set(GATES) <= set(FULL)
+    assert {section.__name__ for section in FULL} >= {
+        "Settings",
+        "RedisTransport",
+        "QueueSettings",
+        "PoolSettings",
+        "MergeSettings",
+        "PrometheusSettings",
+        "InferenceSettings",
+        "TlsSettings",
+        "RetrySettings",
+        "ServerSettings",
+        "LimitSettings",
+    }
+
+
+@pytest.mark.parametrize("model", FULL, ids=lambda model: model.__name__)
+def test_the_full_example_lists_every_setting(model: type[Section]) -> None:
+    _, written = FULL[model]
+    assert set(written) == set(model.model_fields)
+
+
+@pytest.mark.parametrize("model", FULL, ids=lambda model: model.__name__)
+def test_the_full_example_shows_true_defaults(model: type[Section]) -> None:
+    section, written = FULL[model]
+    shown = {name: getattr(section, name) for name in model.model_fields}
+    for name, field in model.model_fields.items():
+        expected = default(field)
+        if field.is_required() or expected is PydanticUndefined or name in ("id", "prometheus"):
+            assert written[name], f"{name} has no default, so the example must show a value"
+        elif name == "url" and "urls" in shown:
+            assert expected is None
+        else:
+            assert shown[name] == expected, name
+
+
+def test_the_schema_in_the_repository_is_current() -> None:
+    kept = (EXAMPLES / "async-processor.schema.json").read_text()
+    assert kept == schema_text(), (
+        "run: async-processor config schema > config/async-processor.schema.json"
+    )
+
+
+def test_the_schema_describes_every_setting() -> None:
+    described = {**schema()["$defs"], "Settings": schema()}
+    for model in FULL:
+        properties = described[model.__name__]["properties"]
+        assert set(properties) >= set(model.model_fields)
+        for name in model.model_fields:
+            # A setting that says the same as its section is described there alone.
+            section = properties[name].get("$ref", "").removeprefix("#/$defs/")
+            about = properties[name].get("description") or described[section]["description"]
+            assert about, f"{model.__name__}.{name}"
+        assert described[model.__name__]["additionalProperties"] is False

@@ -1,0 +1,224 @@
+"""Start-up errors: all of them at once, each with its path, its value and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from async_processor.admission.settings import (
+    NOT_YET,
+    ConstantGate,
+    EndpointScrapeGate,
+    GatingMode,
+    LocalMaxConcurrencyGate,
+    PrometheusQueryGate,
+    ScrapeAdmission,
+)
+from async_processor.config.load import load, load_text, warnings
+from async_processor.config.settings import MemoryTransport, RedisTransport, Settings
+from async_processor.errors import ConfigurationError
+
+MINIMAL = "transport: {queues: [{queue_name: q, igw_base_url: 'http://gw:80'}]}\n"
+MISTAKES = yaml.safe_load((Path(__file__).parent / "config_mistakes.yaml").read_text())
+
+
+def read(text: str, **environ: str) -> Settings:
+    return load_text(text, environ, name="config.yaml")
+
+
+def problems(text: str, **environ: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        read(text, **environ)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def with_gate(gate: str) -> str:
+    queue = f"{{queue_name: q, igw_base_url: 'http://gw', gate: {gate}}}"
+    return f"transport: {{queues: [{queue}]}}\nprometheus: {{url: 'http://p:9090'}}\n"
+
+
+def gate_of(text: str) -> Any:
+    return read(with_gate(text)).queues[0].gate
+
+
+def test_the_least_is_one_queue() -> None:
+    settings = read(MINIMAL)
+    assert isinstance(settings.transport, RedisTransport)
+    assert settings.transport.url == "redis://localhost:6379/0"
+    assert settings.queues[0].id == "q"
+    assert settings.queues[0].gate == ConstantGate()
+    assert settings.worker_pools[0].id == "default"
+    assert settings.worker_pools[0].workers == 64
+    assert settings.prometheus is None
+
+
+def test_durations_and_sizes_become_seconds_and_bytes() -> None:
+    settings = read(
+        MINIMAL + "drain_timeout: 1h30m\nretry: {base_delay: 500ms, max_delay: 60}\n"
+        "limits: {payload_bytes: 1KiB}\n"
+    )
+    assert settings.drain_timeout == 5400
+    assert (settings.retry.base_delay, settings.retry.max_delay) == (0.5, 60)
+    assert settings.limits.payload_bytes == 1024
+
+
+def test_numbers_may_come_from_the_environment() -> None:
+    settings = read(
+        MINIMAL + "worker_pools: [{id: default, workers: '${WORKERS}'}]\n"
+        "server: {metrics_port: '${PORT:-9191}'}\n",
+        WORKERS="8",
+    )
+    assert settings.worker_pools[0].workers == 8
+    assert settings.server.metrics_port == 9191
+
+
+@pytest.mark.parametrize(
+    ("written", "environ", "url"),
+    [
+        ("", {}, "redis://localhost:6379/0"),
+        ("", {"REDIS_URL": "redis://env/1"}, "redis://env/1"),
+        ("", {"REDIS_URL": ""}, "redis://localhost:6379/0"),
+        ("url: redis://own/2,", {"REDIS_URL": "redis://env/1"}, "redis://own/2"),
+        ("url: ,", {"REDIS_URL": "redis://env/1"}, "redis://env/1"),
+    ],
+)
+def test_the_broker_is_the_files_then_the_environments(
+    written: str, environ: dict[str, str], url: str
+) -> None:
+    text = f"transport: {{{written} queues: [{{queue_name: q, igw_base_url: 'http://gw'}}]}}"
+    transport = read(text, **environ).transport
+    assert isinstance(transport, RedisTransport)
+    assert transport.url == url
+
+
+def test_a_memory_transport_has_no_url() -> None:
+    text = "transport: {type: memory, queues: [{igw_base_url: 'http://gw'}]}"
+    assert isinstance(read(text, REDIS_URL="redis://env/1").transport, MemoryTransport)
+
+
+def test_the_go_names_of_the_lease_are_accepted() -> None:
+    text = MINIMAL.replace(
+        "{queues", "{claim_lease_ttl_seconds: 300, claim_reclaim_interval_ms: 15000, queues"
+    )
+    transport = read(text).transport
+    assert (transport.lease_ttl, transport.reclaim_interval) == (300, 15)
+
+
+def test_a_key_with_nothing_behind_it_is_not_set() -> None:
+    assert read(MINIMAL + "retry:\n  # base_delay: 1s\nprometheus:\n") == read(MINIMAL)
+
+
+def test_gate_parameters_may_be_texts_and_numbers() -> None:
+    assert gate_of("{type: local-max-concurrency, limit: '3', gating_mode: blocking}") == (
+        LocalMaxConcurrencyGate(limit=3, gating_mode=GatingMode.BLOCKING)
+    )
+    assert gate_of("{type: prometheus-query, query: up, fallback: '0.5', pool: 7}") == (
+        PrometheusQueryGate(query="up", fallback=0.5, pool="7")
+    )
+    assert gate_of(
+        "{type: endpoint-scrape, urls: 'http://a/metrics', metric: m, labels: {port: 8000}, "
+        "max_count_per_pod: '5', admission: off}"
+    ) == EndpointScrapeGate(
+        urls=("http://a/metrics",),
+        metric="m",
+        labels={"port": "8000"},
+        max_count_per_pod=5,
+        admission=ScrapeAdmission.OFF,
+    )
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake["problem"].split(": ")[0])
+def test_a_mistake_is_one_line_with_path_value_and_rule(mistake: dict[str, str]) -> None:
+    assert problems(mistake["file"]) == [mistake["problem"]]
+
+
+@pytest.mark.parametrize("gate", sorted(NOT_YET))
+def test_gates_of_later_versions_are_not_called_unknown(gate: str) -> None:
+    (problem,) = problems(with_gate(f"{{type: {gate}}}"))
+    assert problem.startswith(
+        f"transport.queues[0].gate.type: {gate!r} is not available in this version"
+    )
+
+
+def test_all_mistakes_are_found_in_one_go() -> None:
+    found = problems(
+        """
+transport:
+  lease_ttl: 1ms
+  queues:
+    - {queue_name: a, igw_base_url: '${NOWHERE}', gate: {type: constan}}
+    - {queue_name: a, igw_base_url: x, worker_pool_id: gpus, labels: [1]}
+worker_pools: [{id: default, workers: 0}]
+drain_timout: 5s
+"""
+    )
+    assert [problem.split(": ")[0] for problem in found] == [
+        "transport.queues[0].igw_base_url",
+        "transport.queues[0].gate.type",
+        "transport.queues[1].igw_base_url",
+        "transport.queues[1].labels",
+        "worker_pools[0].workers",
+        "drain_timout",
+        "transport.queues[1].queue_name",
+        "transport.queues[1].worker_pool_id",
+        "transport.lease_ttl",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MINIMAL.replace("{queues", "{url: 'http://u:hunter2@h', queues"),
+        MINIMAL + "server: {bearer_token: [hunter2]}",
+        MINIMAL + 'inference: {headers: {Authorization: "hunter2\\n"}}',
+        MINIMAL + "inference: {headers: {Authorization: [hunter2]}}",
+        MINIMAL + "inference: {headers: 'Bearer hunter2'}",
+        MINIMAL.replace("http://gw:80", "ftp://u:hunter2@gw"),
+        MINIMAL + "prometheus: {url: 'x://u:hunter2@p'}",
+    ],
+)
+def test_no_secret_stands_in_an_error(text: str) -> None:
+    (problem,) = problems(text)
+    assert "hunter2" not in problem
+    assert "***" in problem
+
+
+def test_a_long_value_is_cut() -> None:
+    (problem,) = problems(MINIMAL + f"server: {{health_port: {'x' * 500}}}")
+    assert len(problem) < 150
+
+
+def test_a_file_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(MINIMAL)
+    assert load(tmp_path / "config.yaml", {}).queues[0].queue_name == "q"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "drain_timeout: 30s",
+            (
+                "drain_timeout: 30s is shorter than inference.request_timeout (300s): a stop may "
+                "cut calls off, which then run again elsewhere"
+            ),
+        ),
+        (
+            "worker_pools: [{id: default}, {id: idle}]",
+            "worker_pools[1].id: no queue names the pool 'idle', its workers stay idle",
+        ),
+        (
+            "worker_pools: [{workers: 2, gate: {type: local-max-concurrency, limit: 3}}]",
+            "worker_pools[0].gate.limit: 3 can't be reached: the pool 'default' has 2 workers",
+        ),
+    ],
+)
+def test_what_is_probably_not_meant_is_only_a_warning(text: str, warning: str) -> None:
+    assert [str(each) for each in warnings(read(MINIMAL + text))] == [warning]
+
+
+def test_the_defaults_warn_of_nothing() -> None:
+    assert warnings(read(MINIMAL)) == []
