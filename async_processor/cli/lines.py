@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from async_processor.errors import AsyncProcessorError
-from async_processor.producer import InvalidSubmission, Submission
+from async_processor.producer import Submission
 from async_processor.producer.deadline import Deadline
 
 
@@ -29,6 +29,9 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     endpoint: str | None = None
 
 
+_DOCUMENT_BYTES: Final = 64 * 2**20
+"""A single JSON document is read whole; what is larger has to be JSONL."""
+
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _objects: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _request: Final = msgspec.json.Decoder(_Request)
@@ -41,6 +44,7 @@ class BadLine(AsyncProcessorError):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"line {number}: {reason}")
         self.number = number
+        self.reason = reason
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +52,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     submission: Submission
-
-    def fault(self, error: InvalidSubmission) -> BadLine:
-        """The error as the user sees it."""
-        return BadLine(self.number, str(error))
 
 
 def read_lines(source: BinaryIO, deadline: Deadline) -> Iterator[Line]:
@@ -70,7 +70,7 @@ def _texts(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
         if not line.strip():
             continue
         if not _is_object(line):
-            yield from _document(number, line + source.read())
+            yield from _document(number, line + source.read(_DOCUMENT_BYTES))
             return
         yield number, line
         break

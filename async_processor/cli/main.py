@@ -13,10 +13,11 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 from typer.exceptions import TyperException
+from typer.main import get_command
 
 from async_processor import __version__
 from async_processor.cli.lazy import Entry, LazyGroup
-from async_processor.errors import AsyncProcessorError, ConfigurationError
+from async_processor.errors import AsyncProcessorError, BrokerUnavailable, ConfigurationError
 
 PROGRAM: Final = "async-processor"
 _INTERRUPTED: Final = 130
@@ -78,13 +79,16 @@ def main() -> NoReturn:
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command line; returns the exit code."""
     try:
-        code = app(args=_with_command(arguments), prog_name=PROGRAM, standalone_mode=False)
+        command = get_command(app)
+        code = command.main(_with_command(arguments), prog_name=PROGRAM, standalone_mode=False)
     except TyperException as wrong:
-        return _say(wrong.format_message(), getattr(wrong, "exit_code", 2))
+        return _say(f"{wrong.format_message()} {_hint(wrong)}", wrong.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except ConfigurationError as error:
         return _say(str(error), 2)
+    except BrokerUnavailable as error:
+        return _say(f"{error} (--url, --config or REDIS_URL say where the broker is)", 1)
     except AsyncProcessorError as error:
         return _say(str(error), 1)
     return code if isinstance(code, int) else 0
@@ -96,6 +100,11 @@ def _with_command(arguments: Sequence[str]) -> list[str]:
     if arguments and arguments[0].startswith("-") and arguments[0] not in ours:
         return ["run", *arguments]
     return list(arguments)
+
+
+def _hint(wrong: TyperException) -> str:
+    context = getattr(wrong, "ctx", None)
+    return f"See {context.command_path if context else PROGRAM} --help."
 
 
 def _say(message: str, code: int) -> int:

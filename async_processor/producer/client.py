@@ -88,6 +88,10 @@ class Producer:
         await self._receipts.close()
         await self._broker.close()
 
+    def now(self) -> float:
+        """The broker's Unix time in seconds, by which deadlines are judged."""
+        return self._broker.clock.now()
+
     def check(self, submission: Submission) -> None:
         """Do all that `submit` does before it writes.
 

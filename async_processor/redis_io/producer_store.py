@@ -102,7 +102,7 @@ class ProducerStore:
         active, cancel = active_key(request_id), cancel_key(request_id)
         if self._client.clustered:
             return await self._cancel_in_cluster(active, cancel, request_token)
-        arguments = [request_token, _CANCEL_LIFETIME_S]
+        arguments: list[Argument] = [request_token, _CANCEL_LIFETIME_S]
         return bool(await _CANCEL.run(self._client, [active, cancel], arguments))
 
     async def _cancel_in_cluster(self, active: str, cancel: str, request_token: str) -> bool:

@@ -10,7 +10,7 @@ local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'zset' and kind ~= 'none' then
   return redis.error_reply('WRONGTYPE the queue ' .. KEYS[2] .. ' is a ' .. kind)
 end
-if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
+if redis.call('LREM', KEYS[1], -1, ARGV[1]) == 0 then
   return 0
 end
 redis.call('ZADD', KEYS[2], ARGV[2], ARGV[3])

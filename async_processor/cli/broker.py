@@ -1,0 +1,124 @@
+"""Which broker and which queues a command means: options, or the configuration of the daemon."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from async_processor.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from async_processor.config.settings import Settings
+    from async_processor.fields import TlsSettings
+    from async_processor.producer import Producer
+    from async_processor.producer.connection import Connection
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="The daemon's configuration: broker and queues.")
+]
+UrlOption = Annotated[str, typer.Option("--url", help="The broker's URL; default: REDIS_URL.")]
+QueueOption = Annotated[str, typer.Option("--queue", help="The request queue.")]
+ResultQueueOption = Annotated[
+    str, typer.Option("--result-queue", help="Where results without a mailbox go.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+RETRY_FOR = 10.0
+"""Seconds: somebody waits for the command, so it does not wait long for a broker that is away."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a command works.
+
+    `result_queue` is empty where nothing was said about it. `overrides` are result queues that a
+    queue's configuration puts above every message's. `daemon` is the URL of the daemon's health
+    port, empty without a configuration.
+    """
+
+    url: str
+    tls: TlsSettings
+    queues: tuple[str, ...]
+    result_queue: str = ""
+    retry_queue: str = "retry-sortedset"
+    dead_letter_queue: str = "dead-letter-list"
+    overrides: dict[str, str] = {}
+    daemon: str = ""
+    bearer_token: str = ""
+
+    @property
+    def queue(self) -> str:
+        """The one queue; raises ConfigurationError where there are several."""
+        if len(self.queues) > 1:
+            raise _wrong("--queue", f"name one of {', '.join(self.queues)}")
+        return self.queues[0]
+
+    def producer(self) -> Producer:
+        """A producer for the one queue."""
+        from async_processor.producer import Producer
+
+        return Producer(
+            self.url,
+            tls=self.tls,
+            queue=self.queue,
+            result_queue=self.result_queue,
+            retry_for=RETRY_FOR,
+        )
+
+    def connection(self) -> Connection:
+        """A connection to the broker, not open yet."""
+        from async_processor.producer.connection import Connection
+
+        return Connection(self.url, self.tls, RETRY_FOR)
+
+
+def target(config: Path | None, url: str, queue: str = "", result_queue: str = "") -> Target:
+    """What the options mean; what an option says goes before the configuration.
+
+    Raises:
+        ConfigurationError: the configuration is wrong, or its broker cannot be reached from here.
+    """
+    from async_processor.fields import TlsSettings
+    from async_processor.producer.client import DEFAULT_QUEUE, DEFAULT_URL
+
+    if config is not None:
+        return _configured(_load(config), url, queue, result_queue)
+    return Target(
+        url=url or os.environ.get("REDIS_URL") or DEFAULT_URL,
+        tls=TlsSettings(),
+        queues=(queue or DEFAULT_QUEUE,),
+        result_queue=result_queue,
+    )
+
+
+def _load(config: Path) -> Settings:
+    from async_processor.config.load import load
+
+    return load(config, os.environ)
+
+
+def _configured(settings: Settings, url: str, queue: str, result_queue: str) -> Target:
+    from async_processor.transport.settings import RedisSettings
+
+    transport = settings.transport
+    if not isinstance(transport, RedisSettings):
+        raise _wrong("--config", f"its transport is {transport.type}, which lives in the daemon")
+    overrides = {one.queue_name: one.result_queue_name for one in settings.queues}
+    return Target(
+        url=url or transport.url,
+        tls=transport.tls,
+        queues=(queue,) if queue else tuple(overrides),
+        result_queue=result_queue or transport.result_queue_name,
+        retry_queue=transport.retry_queue_name,
+        dead_letter_queue=transport.dead_letter_queue_name,
+        overrides={name: override for name, override in overrides.items() if override},
+        daemon=f"http://localhost:{settings.server.health_port}",
+        bearer_token=settings.server.bearer_token,
+    )
+
+
+def _wrong(option: str, message: str) -> ConfigurationError:
+    return ConfigurationError([Problem(path=option, message=message)])

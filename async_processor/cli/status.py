@@ -1,0 +1,141 @@
+"""`async-processor status`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from async_processor.cli import broker, loop, status_words
+from async_processor.redis_io.queue_report import QueueReport, read_report
+
+_DAEMON_SECONDS: Final = 3.0
+_PLAIN_WIDTH: Final = 160
+
+
+def status(
+    config: broker.ConfigOption = None,
+    url: broker.UrlOption = "",
+    queue: broker.QueueOption = "",
+    daemon: Annotated[
+        str, typer.Option("--daemon", help="A daemon's health port, e.g. http://localhost:8081.")
+    ] = "",
+    as_json: broker.JsonOption = False,
+) -> None:
+    """Show how the queues stand, and say why nothing moves when nothing moves.
+
+    The broker is read; with --daemon, or where the configuration says where it listens, a daemon
+    is asked for its gates as well. Retries and dead letters are those of all queues.
+
+    Example: async-processor status --daemon http://localhost:8081
+    """
+    where = broker.target(config, url, queue)
+    reports = loop.run(_read(where))
+    heard = _ask(daemon or where.daemon, where.bearer_token)
+    if as_json:
+        typer.echo(msgspec.json.encode(_document(reports, heard)))
+    else:
+        _show(reports, heard)
+    if daemon and heard is None:
+        typer.echo(f"async-processor: no daemon answers at {daemon}/status", err=True)
+
+
+async def _read(where: broker.Target) -> list[QueueReport]:
+    connection = where.connection()
+    await connection.open()
+    try:
+        return [
+            await read_report(
+                connection.client,
+                name,
+                retry_queue=where.retry_queue,
+                dead_letter_queue=where.dead_letter_queue,
+            )
+            for name in where.queues
+        ]
+    finally:
+        await connection.close()
+
+
+def _ask(daemon: str, bearer_token: str) -> Mapping[str, Any] | None:
+    """The daemon's own /status; None where none answers."""
+    if not daemon:
+        return None
+    import httpx
+
+    headers = {"Authorization": f"Bearer {bearer_token}"} if bearer_token else {}
+    try:
+        answer = httpx.get(f"{daemon.rstrip('/')}/status", headers=headers, timeout=_DAEMON_SECONDS)
+        answer.raise_for_status()
+        return msgspec.json.decode(answer.content, type=dict[str, Any])
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError):
+        return None
+
+
+def _document(reports: Sequence[QueueReport], heard: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The shape of the daemon's /status; null is what only a daemon could say."""
+    return {
+        "ready": heard and heard["ready"],
+        "queues": [_queue(report, _of(heard, report.queue_name)) for report in reports],
+        "pools": heard["pools"] if heard else [],
+    }
+
+
+def _queue(report: QueueReport, told: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {
+        "queue_id": told["queue_id"] if told else report.queue_name,
+        "queue_name": report.queue_name,
+        "pool_name": told and told["pool_name"],
+        "backlog": report.waiting,
+        "parked": told["parked"] if told else 0,
+        "inflight": report.leased,
+        "retries_due": report.retries_due,
+        "oldest_deadline": report.oldest_deadline,
+        "dead_letters": report.dead_letters,
+        "gate": told and told["gate"],
+        "why": status_words.why(report, told),
+        "retries": report.retries,
+        "expired": report.expired,
+        "warnings": list(status_words.warnings(report)),
+    }
+
+
+def _of(heard: Mapping[str, Any] | None, queue_name: str) -> Mapping[str, Any] | None:
+    queues = heard["queues"] if heard else ()
+    return next((queue for queue in queues if queue["queue_name"] == queue_name), None)
+
+
+def _show(reports: Sequence[QueueReport], heard: Mapping[str, Any] | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    table.add_column("queue", no_wrap=True)
+    for title in ("waiting", "in flight", "retries due", "oldest deadline", "dead letters"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for report in reports:
+        table.add_row(
+            report.queue_name,
+            str(report.waiting),
+            str(report.leased),
+            f"{report.retries_due} of {report.retries}",
+            _deadline(report),
+            str(report.dead_letters),
+        )
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    console.print(table)
+    for report in reports:
+        told = _of(heard, report.queue_name)
+        for sentence in (status_words.why(report, told), *status_words.warnings(report)):
+            if sentence:
+                console.print(f"{report.queue_name}: {sentence}", soft_wrap=True, markup=False)
+
+
+def _deadline(report: QueueReport) -> str:
+    if report.oldest_deadline is None:
+        return "-"
+    left = report.oldest_deadline - report.now
+    return f"in {status_words.span(left)}" if left > 0 else f"{status_words.span(-left)} ago"

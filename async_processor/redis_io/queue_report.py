@@ -1,0 +1,77 @@
+"""Reads how one queue stands, as an outsider: nothing is changed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.keys import queue_keys
+
+_MILLISECONDS_FROM: Final = 1e11
+"""A score above it was meant to be in seconds and is in milliseconds."""
+
+
+class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies in the broker. Times are Unix times in seconds by the broker's clock.
+
+    `expired` waiting requests have a score that has passed, `in_milliseconds` one that no deadline
+    in seconds has. `leased` requests are claimed, `leases_ended` of them by someone who is silent.
+    `retries`, of them `retries_due`, and `dead_letters` are those of all queues together.
+    """
+
+    queue_name: str
+    now: float
+    waiting: int
+    expired: int
+    in_milliseconds: int
+    oldest_deadline: float | None
+    leased: int
+    leases_ended: int
+    retries: int
+    retries_due: int
+    next_retry: float | None
+    dead_letters: int
+
+
+async def read_report(
+    client: RedisClient, queue_name: str, *, retry_queue: str, dead_letter_queue: str
+) -> QueueReport:
+    """One look; raises as `RedisClient.execute`."""
+    seconds, microseconds = await client.execute("TIME")
+    now = int(seconds) + int(microseconds) / 1e6
+    keys = queue_keys(queue_name)
+    answers: list[Any] = await client.pipeline(
+        [
+            ("ZCARD", queue_name),
+            ("ZCOUNT", queue_name, "-inf", now),
+            ("ZCOUNT", queue_name, _MILLISECONDS_FROM, "+inf"),
+            ("ZRANGE", queue_name, 0, 0, "WITHSCORES"),
+            ("ZCARD", keys.leases),
+            ("ZCOUNT", keys.leases, "-inf", now * 1000),
+            ("ZCARD", retry_queue),
+            ("ZCOUNT", retry_queue, "-inf", now),
+            ("ZRANGE", retry_queue, 0, 0, "WITHSCORES"),
+            ("LLEN", dead_letter_queue),
+        ]
+    )
+    (waiting, expired, in_ms, oldest, leased, ended, retries, due, next_retry, letters) = answers
+    return QueueReport(
+        queue_name=queue_name,
+        now=now,
+        waiting=waiting,
+        expired=expired,
+        in_milliseconds=in_ms,
+        oldest_deadline=_first_score(oldest),
+        leased=leased,
+        leases_ended=ended,
+        retries=retries,
+        retries_due=due,
+        next_retry=_first_score(next_retry),
+        dead_letters=letters,
+    )
+
+
+def _first_score(answer: list[bytes]) -> float | None:
+    return float(answer[1]) if answer else None
