@@ -131,11 +131,15 @@ class _LibraryRecords(logging.Handler):
     """Passes what libraries log through `logging` on to our own records."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):  # a library whose arguments do not fit its own format
+            message = str(record.msg)
         _library_log.log(
-            record.levelno,
+            min(record.levelno // 10 * 10, logging.CRITICAL),  # libraries make up their own levels
             "library_message",
             component=record.name,
-            key=record.msg if isinstance(record.msg, str) else "",
-            message=record.getMessage(),
+            key=str(record.msg),
+            message=message,
             exc_info=record.exc_info,
         )

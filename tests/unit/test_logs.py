@@ -13,7 +13,13 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_processor.telemetry.logs import LogFormat, configure, get_logger, presentable
+from async_processor.telemetry.logs import (
+    LogFormat,
+    _LibraryRecords,
+    configure,
+    get_logger,
+    presentable,
+)
 from async_processor.telemetry.masking import is_secret, mask_url, one_line
 from async_processor.testing.clock import ManualClock
 
@@ -193,6 +199,15 @@ def test_libraries_warnings_come_out_in_the_same_form(out: io.StringIO) -> None:
     assert record["component"] == "asyncio"
     assert record["level"] == "error"
     assert record["message"] == "Task exception of x\\nwas never retrieved"
+
+
+def test_a_library_that_logs_badly_harms_nobody(out: io.StringIO) -> None:
+    """Emitted directly, since pytest's own handler refuses such a record before ours sees it."""
+    for content in (("%d of %d", ("one",), 30), ("between the levels", (), 35)):
+        message, arguments, level = content
+        record = logging.LogRecord("lib", level, "", 0, message, arguments, None)
+        _LibraryRecords().emit(record)
+    assert [record["message"] for record in records(out)] == ["%d of %d", "between the levels"]
 
 
 @pytest.mark.parametrize(
