@@ -67,4 +67,6 @@ def text_of(value: bytes) -> str | None:
 
 def without_halves(text: bytes) -> bytes:
     r"""The same text with each escaped half of a surrogate pair as \ufffd: equal in length."""
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["half"] else match.group(), text)
