@@ -17,7 +17,7 @@ class Script:
     def __init__(self, name: str) -> None:
         source = resources.files("async_processor.redis_io").joinpath("lua", f"{name}.lua")
         self._text = source.read_bytes()
-        self._digest = hashlib.sha1(self._text, usedforsecurity=False).hexdigest()
+        self.digest = hashlib.sha1(self._text, usedforsecurity=False).hexdigest()
 
     async def run(
         self, client: RedisClient, keys: Sequence[str], arguments: Sequence[Argument]
@@ -25,7 +25,7 @@ class Script:
         """Run it; raises as `RedisClient.execute`. A missing script was not run at all."""
         rest = (len(keys), *keys, *arguments)
         try:
-            return await client.execute("EVALSHA", self._digest, *rest)
+            return await client.execute("EVALSHA", self.digest, *rest)
         except ScriptMissing:
             return await client.execute("EVAL", self._text, *rest)
 

@@ -11,7 +11,6 @@ from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.testing.probe import Capability
 from async_processor.testing.servers import RedisServer
-from async_processor.transport.base import Transport
 from async_processor.transport.redis_sorted_set import RedisSortedSet
 from async_processor.transport.settings import RedisSettings
 from async_processor.wire import dead_letter
@@ -19,10 +18,14 @@ from async_processor.wire.dead_letter import DeadLetter
 
 
 class RedisProbe:
-    """A `BrokerProbe` (see there) on a server at `url` that is empty and stays until the end."""
+    """A `BrokerProbe` (see there) on an empty server at `url`.
 
-    def __init__(self, url: str) -> None:
+    The replicas connect by `replica_url` if it is given: through a bad network, as another user.
+    """
+
+    def __init__(self, url: str, *, replica_url: str = "") -> None:
         self._url = url
+        self._replica_url = replica_url or url
         self._replicas: list[RedisSortedSet] = []
         self.client: RedisClient = open_client(url)
 
@@ -30,10 +33,16 @@ class RedisProbe:
     def capabilities(self) -> frozenset[Capability]:
         return frozenset(Capability)
 
-    async def replica(self, *, lease_ttl: float = 60.0) -> Transport:
-        transport = RedisSortedSet(RedisSettings(url=self._url, lease_ttl=lease_ttl))
-        self._replicas.append(transport)
+    async def replica(self, *, lease_ttl: float = 60.0) -> RedisSortedSet:
+        transport = self.stopped_replica(lease_ttl=lease_ttl)
         await transport.start()
+        return transport
+
+    def stopped_replica(self, *, lease_ttl: float = 60.0) -> RedisSortedSet:
+        """A replica that the test starts when it likes."""
+        settings = RedisSettings(url=self._replica_url, lease_ttl=lease_ttl)
+        transport = RedisSortedSet(settings, flush_timeout=1.0)
+        self._replicas.append(transport)
         return transport
 
     async def close(self) -> None:
@@ -70,13 +79,39 @@ class RedisProbe:
         value: bytes | None = await self.client.execute("GET", key)
         return value
 
+    async def keyspace(self) -> dict[str, object]:
+        """Everything in the server, as Python values, for comparing whole states."""
+        names = sorted(await self.client.execute("KEYS", "*"))
+        return {name.decode(): await self._value(name) for name in names}
+
+    async def _value(self, name: bytes) -> object:
+        match await self.client.execute("TYPE", name):
+            case b"string":
+                return await self.client.execute("GET", name)
+            case b"list":
+                return await self.client.execute("LRANGE", name, 0, -1)
+            case b"zset":
+                return await self.waiting(name.decode())
+            case b"hash":
+                flat = await self.client.execute("HGETALL", name)
+                return dict(zip(flat[::2], flat[1::2], strict=True))
+            case other:
+                raise NotImplementedError(f"{name!r} is a {other!r}")
+
 
 @asynccontextmanager
 async def redis_probe(binary: str) -> AsyncIterator[RedisProbe]:
     """An empty server, its replicas stopped at the end; the process starts one per binary."""
     server = _server(binary)
     server.flush()
-    probe = RedisProbe(server.url)
+    async with probing(server.url) as probe:
+        yield probe
+
+
+@asynccontextmanager
+async def probing(url: str, *, replica_url: str = "") -> AsyncIterator[RedisProbe]:
+    """A probe of a test's own server, its replicas stopped at the end."""
+    probe = RedisProbe(url, replica_url=replica_url)
     try:
         yield probe
     finally:

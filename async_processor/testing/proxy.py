@@ -1,0 +1,111 @@
+"""A TCP proxy that plays a bad network: answers get lost, connections break, nobody is reached."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+_CHUNK: Final = 64 * 1024
+
+
+class BadNetwork:
+    """Stands between a client and a server on this machine; made by `bad_network`."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._listener: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._marker = b""
+        self._is_up = True
+        self.lost_answers = 0
+
+    @property
+    def port(self) -> int:
+        """Where clients are to connect."""
+        if self._listener is None:
+            raise RuntimeError("the proxy does not run")
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    def lose_answer_to(self, marker: bytes) -> None:
+        """The next request that contains `marker` is executed, and its answer never arrives."""
+        self._marker = marker
+
+    def down(self) -> None:
+        """Break all connections, and let nobody connect until `up`."""
+        self._is_up = False
+        self.cut()
+
+    def up(self) -> None:
+        """Let clients connect again."""
+        self._is_up = True
+
+    def cut(self) -> None:
+        """Break all connections; new ones are possible."""
+        for connection in tuple(self._connections):
+            connection.cancel()
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+
+    async def stop(self) -> None:
+        """Break everything and listen no more."""
+        if self._listener is not None:
+            self._listener.close()
+        self.cut()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+        task.add_done_callback(lambda _: writer.close())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_up:
+            # An error of one side closes the other: that is all there is to do about it.
+            with contextlib.suppress(OSError):
+                await self._connect(reader, writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection("127.0.0.1", self._server_port)
+        doomed = asyncio.Event()
+        there = asyncio.create_task(_pump(reader, requests, lambda data: self._watch(data, doomed)))
+        back = asyncio.create_task(_pump(answers, writer, lambda _: not doomed.is_set()))
+        try:
+            await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+            self.lost_answers += doomed.is_set()
+        finally:
+            there.cancel()
+            back.cancel()
+            await asyncio.gather(there, back, return_exceptions=True)
+            requests.close()
+
+    def _watch(self, request: bytes, doomed: asyncio.Event) -> bool:
+        if self._marker and self._marker in request:
+            self._marker = b""
+            doomed.set()
+        return True
+
+
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, may_pass: Callable[[bytes], bool]
+) -> None:
+    while (data := await reader.read(_CHUNK)) and may_pass(data):
+        writer.write(data)
+        await writer.drain()
+
+
+@asynccontextmanager
+async def bad_network(server_port: int) -> AsyncIterator[BadNetwork]:
+    """A proxy in front of a server, good until told otherwise."""
+    network = BadNetwork(server_port)
+    await network.start()
+    try:
+        yield network
+    finally:
+        await network.stop()
