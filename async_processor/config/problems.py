@@ -139,5 +139,7 @@ def unknown_type(name: str, place: Place) -> str:
 
 def suggestion(name: str, known: Sequence[str]) -> str:
     """The nearest known name, or all of them when none is near."""
-    near = get_close_matches(name.lower(), known, n=1)
+    near = get_close_matches(name.lower(), known, n=1) or [
+        each for each in known if each.startswith(name)
+    ]
     return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"

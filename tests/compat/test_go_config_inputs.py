@@ -1,0 +1,322 @@
+"""The Go implementation's flags and documents mean here what they mean there, and the YAML that
+`config migrate` prints for them means the same again.
+
+The cases in `go_config/` are complete command lines with their files, and the YAML expected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from async_processor.admission.settings import EndpointScrapeGate, LocalMaxConcurrencyGate
+from async_processor.config.load import load_text
+from async_processor.config.migrate import migrate
+from async_processor.config.run_inputs import RunInputs, settings_from
+from async_processor.config.settings import RedisTransport
+from async_processor.errors import ConfigurationError
+
+CASES = sorted((Path(__file__).parent / "go_config").glob("*.yaml"))
+
+
+class Case:
+    """A command line in its environment; `{dir}` in it is where its files lie."""
+
+    def __init__(self, path: Path, directory: Path) -> None:
+        case = yaml.safe_load(path.read_text())
+        for name, text in case.get("files", {}).items():
+            (directory / name).write_text(text)
+        self.argv = [word.replace("{dir}", str(directory)) for word in case["args"]]
+        self.environ: Mapping[str, str] = case.get("environ", {})
+        self.yaml: str = case["yaml"]
+        self.notes: list[str] = case["notes"]
+
+
+@pytest.fixture(params=CASES, ids=lambda path: path.stem)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return Case(request.param, tmp_path)
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 5
+
+
+def test_the_yaml_and_the_notes_are_as_expected(case: Case) -> None:
+    migration = migrate(case.argv, case.environ)
+    assert migration.yaml == case.yaml
+    assert list(migration.notes) == case.notes
+
+
+def test_the_yaml_means_the_same_as_the_flags(case: Case) -> None:
+    printed = migrate(case.argv, case.environ).yaml
+    from_flags = settings_from(case.argv, case.environ).settings
+    assert load_text(printed, case.environ, name="migrated.yaml") == from_flags
+
+
+def run(*argv: str, **environ: str) -> RunInputs:
+    return settings_from(argv, environ)
+
+
+def document(**keys: Any) -> str:
+    queue = {"queue_name": "q", "igw_base_url": "http://gw", **keys.pop("queue", {})}
+    return json.dumps({"url": "redis://r", "queues": [queue], **keys})
+
+
+def sorted_set(*argv: str, environ: Mapping[str, str] | None = None, **keys: Any) -> RunInputs:
+    words = ["--transport=redis-sortedset", f"--transport-config={document(**keys)}", *argv]
+    return settings_from(words, environ or {})
+
+
+def problems(*argv: str, **environ: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        run(*argv, **environ)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def document_problems(*argv: str, **keys: Any) -> list[str]:
+    config = f"--transport-config={document(**keys)}"
+    return problems("--transport=redis-sortedset", config, *argv)
+
+
+def test_without_flags_the_defaults_are_those_of_go() -> None:
+    settings = sorted_set().settings
+    assert settings.worker_pools[0].workers == 64
+    assert settings.inference.request_timeout == 300
+    assert settings.drain_timeout == 120
+    assert settings.gate_wait_timeout == 300
+    assert (settings.server.health_port, settings.server.metrics_port) == (8081, 9090)
+    assert isinstance(settings.transport, RedisTransport)
+    assert settings.transport.result_queue_name == "result-list"
+    assert settings.transport.retry_queue_name == "retry-sortedset"
+
+
+def test_an_explicit_url_beats_the_environment() -> None:
+    transport = sorted_set(environ={"REDIS_URL": "redis://env"}).settings.transport
+    assert isinstance(transport, RedisTransport)
+    assert transport.url == "redis://r"
+
+
+def test_variables_in_json_are_not_ours() -> None:
+    inputs = sorted_set(environ={"X": "x"}, queue={"inference_objective": "${X}"})
+    assert inputs.settings.queues[0].inference_objective == "${X}"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"labels": {"port": "8000"}, "fallback": 1, "max_count_per_pod": 5},
+        {"labels": '{"port": 8000}', "fallback": "1", "max_count_per_pod": "5.0"},
+        {"labels": {"port": 8000}, "fallback": 1.0, "max_count_per_pod": 5, "pods_url": ""},
+        {"labels": '{"port":"8000"}', "fallback": "1.0", "max_count_per_pod": 5, "baseline": None},
+    ],
+)
+def test_gate_parameters_are_texts_numbers_json_or_objects(parameters: dict[str, Any]) -> None:
+    gate = {
+        "gate_type": "endpoint-scrape",
+        "gate_params": {"url": "http://pod/metrics", "metric": "m", **parameters},
+    }
+    assert sorted_set(queue=gate).settings.queues[0].gate == EndpointScrapeGate(
+        url="http://pod/metrics",
+        metric="m",
+        labels={"port": "8000"},
+        fallback=1.0,
+        max_count_per_pod=5.0,
+    )
+
+
+def test_a_pool_without_workers_gets_the_concurrency(tmp_path: Path) -> None:
+    pools = tmp_path / "pools.json"
+    pools.write_text(
+        '[{"id": "default", "workers": 0, "gate_type": "local-max-concurrency", '
+        '"gate_params": {"limit": 2}}]'
+    )
+    (pool,) = sorted_set(f"--pool-config-file={pools}", "--concurrency=7").settings.worker_pools
+    assert (pool.workers, pool.gate) == (7, LocalMaxConcurrencyGate(limit=2))
+
+
+def test_verbosity_is_told_apart() -> None:
+    assert sorted_set().verbosity == 2
+    for words in (["-v", "4"], ["-v=4"], ["-v4"], ["--v=4"], ["--v", "4"]):
+        assert sorted_set(*words).verbosity == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "insecure"),
+    [
+        (["--tls-insecure-skip-verify"], True),
+        (["--tls-insecure-skip-verify=false"], False),
+        (["--tls-insecure-skip-verify=T"], True),
+        (["--tls-insecure-skip-verify", "false", "--concurrency=1"], False),
+        (["--tls-insecure-skip-verify=0", "--tls-insecure-skip-verify"], True),
+    ],
+)
+def test_switches_are_read_as_go_reads_them(words: list[str], insecure: bool) -> None:
+    assert sorted_set(*words).settings.inference.tls.insecure is insecure
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--transprt=x"], ["--transprt: unknown flag; did you mean --transport?"]),
+        (
+            ["--concurrency=many", "--drain-timeout=5", "stray", "--v"],
+            [
+                "--concurrency: got 'many', must be a whole number",
+                "--drain-timeout: got '5', must be a duration of 0 or more, like 30s or 1h30m",
+                "run: got 'stray', which belongs to no flag",
+                "--v: needs a value",
+            ],
+        ),
+        (
+            ["--tls-insecure-skip-verify=maybe"],
+            ["--tls-insecure-skip-verify: got 'maybe', must be true or false"],
+        ),
+        (
+            ["--request-timeout=-5s"],
+            ["--request-timeout: got '-5s', must be a duration of 0 or more, like 30s or 1h30m"],
+        ),
+        (
+            ["--transport=redis-sortedset"],
+            ["--transport-config: give either --transport-config or --transport-config-file"],
+        ),
+        (
+            ["--transport=redis-sortedset", "--transport-config={}", "--transport-config-file=x"],
+            ["--transport-config: give either --transport-config or --transport-config-file"],
+        ),
+        (
+            ["--transport=redis-sortedset", "--transport-config={,}"],
+            [
+                (
+                    "--transport-config:1:2: is not JSON: Expecting property name enclosed in "
+                    "double quotes"
+                )
+            ],
+        ),
+        (
+            ["--transport=redis-sortedset", "--transport-config=[]"],
+            ["--transport-config: must be a JSON object"],
+        ),
+        (
+            ["--transport=redis-sortedset", "--transport-config-file=/nowhere.json"],
+            ["/nowhere.json: cannot be read: No such file or directory"],
+        ),
+        (
+            ["--transport=redis-sortedset", '--transport-config={"queues": []}'],
+            ["transport.queues: must have at least 1 entry"],
+        ),
+        (
+            ["--message-queue-impl=redis-sortedset"],
+            [
+                (
+                    "transport.queues[0].igw_base_url: got '', must be an http:// or https:// URL "
+                    "with a host"
+                )
+            ],
+        ),
+        ([], ["run: needs --config FILE"]),
+        (["-v", "4"], ["run: needs --config FILE"]),
+        (
+            ["--config=a.yaml", "--concurrency=3", "-v=3"],
+            ["--concurrency: cannot be used together with --config: set it in the file"],
+        ),
+    ],
+)
+def test_mistakes_name_the_flag_and_the_value(argv: list[str], expected: list[str]) -> None:
+    assert problems(*argv) == expected
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--transport=redis-pubsub", "--transport-config={}"],
+        ["--transport-config={}"],
+        ["--message-queue-impl=redis-pubsub", "--redis.igw-base-url=http://gw"],
+        ["--redis.ss.igw-base-url=http://gw"],
+    ],
+)
+def test_the_transport_that_loses_messages_is_refused_with_the_way_out(argv: list[str]) -> None:
+    (problem,) = problems(*argv)
+    assert problem.startswith("transport.type: redis-pubsub loses messages and is not supported")
+    assert "--transport=redis-sortedset" in problem
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--transport=gcp-pubsub", "--transport-config={}"],
+        ["--message-queue-impl=gcp-pubsub", "--pubsub.project-id=p", "--pubsub.batch-size=3"],
+        ["--message-queue-impl=gcp-pubsub-gated", "--pubsub.topics-config-file=x"],
+    ],
+)
+def test_transports_of_later_versions_are_not_called_unknown(argv: list[str]) -> None:
+    (problem,) = problems(*argv)
+    assert problem.startswith("transport.type: 'gcp-pubsub' is not available in this version")
+
+
+def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"type": "tier-priority", "parameters": {"lane_objectives": {}}}')
+    nested = [{"gate_type": "redis-quota", "gate_params": {"address": "r:6379", "limit": "100"}}]
+    assert document_problems(
+        "--transform-config-file=t.json",
+        f"--request-merge-policy-config-file={policy}",
+        mode="cluster",
+        polls=3,
+        queue={
+            "igw": "x",
+            "gate_type": "composite",
+            "gate_params": {"gates": json.dumps(nested)},
+        },
+    ) == [
+        (
+            "transport.queues[0].gate.type: 'composite' is not available in this version; it has "
+            "constant, local-max-concurrency, endpoint-scrape, prometheus-query"
+        ),
+        "transport.queues[0].igw: unknown key; did you mean 'igw_base_url'?",
+        "transport.mode: is not available in this version",
+        "transport.polls: unknown key; known: " + known_transport_keys(),
+        "merge_policy.type: 'tier-priority' is not available in this version; it has random-robin",
+        "merge_policy.lane_objectives: is not available in this version",
+        "transforms: is not available in this version",
+    ]
+
+
+def known_transport_keys() -> str:
+    return ", ".join(sorted(RedisTransport.model_fields))
+
+
+def test_a_gate_type_that_go_would_take_for_open_is_an_error() -> None:
+    assert document_problems(queue={"gate_type": "prometeus-query"}) == [
+        (
+            "transport.queues[0].gate.type: unknown type 'prometeus-query'; did you mean "
+            "'prometheus-query'?"
+        )
+    ]
+
+
+def test_no_secret_of_a_document_stands_in_an_error() -> None:
+    found = document_problems(url="http://u:hunter2@r", queue={"igw_base_url": "x://u:hunter2@g"})
+    assert len(found) == 2
+    assert "hunter2" not in "".join(found)
+
+
+def test_our_own_file_is_read_too(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "transport: {queues: [{queue_name: q, igw_base_url: '${GW}'}]}\ndrain_timeout: 1s\n"
+    )
+    for argv in (["--config", str(config)], [f"--config={config}", "-v=5"]):
+        inputs = run(*argv, GW="http://gw")
+        assert inputs.settings.queues[0].igw_base_url == "http://gw"
+        assert [note.split(":")[0] for note in inputs.notes] == ["drain_timeout"]
+
+
+def test_migrating_needs_something_to_migrate() -> None:
+    for argv in ([], ["-v", "4"], ["--config=x.yaml"]):
+        with pytest.raises(ConfigurationError, match="needs the flags of the Go implementation"):
+            migrate(argv, {})
