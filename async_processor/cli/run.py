@@ -1,19 +1,19 @@
-"""`async-processor run`: the daemon."""
+"""`async-processor run`: the daemon.
+
+What it needs is imported after the signals are taken care of, so that a pod that is deleted while
+it starts ends in order.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+import signal
+import sys
+from typing import Final, NoReturn
 
 import typer
 
 from async_processor import __version__
-from async_processor.cli import loop
-from async_processor.config.run_inputs import settings_from
-from async_processor.config.show import effective
-from async_processor.daemon.build import build
-from async_processor.daemon.daemon import Daemon
-from async_processor.telemetry import logs
 
 DEBUGGING: Final = 4
 """`-v` from which on every outcome is logged."""
@@ -29,7 +29,25 @@ def run(context: typer.Context) -> None:
     if _HELP.intersection(context.args):
         typer.echo(context.get_help())
         return
-    inputs = settings_from(context.args, os.environ)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    _run(context.args)
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    """Nothing runs yet; the daemon replaces this by its own drain."""
+    sys.exit(0)
+
+
+def _run(arguments: list[str]) -> None:
+    from async_processor.cli import loop
+    from async_processor.config.run_inputs import settings_from
+    from async_processor.config.show import effective
+    from async_processor.daemon.build import build
+    from async_processor.daemon.daemon import Daemon
+    from async_processor.telemetry import logs
+
+    inputs = settings_from(arguments, os.environ)
     logs.configure(level="debug" if inputs.verbosity >= DEBUGGING else "info")
     log = logs.get_logger(__name__)
     for note in inputs.notes:

@@ -35,7 +35,7 @@ from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
 from async_processor.telemetry.exposition import metrics_server
 from async_processor.telemetry.health import health_server
-from async_processor.telemetry.metrics import Metrics, PoolMetrics
+from async_processor.telemetry.metrics import Metrics, PoolMetrics, QueueMetrics
 from async_processor.telemetry.web import WebServer
 from async_processor.transport.base import Transport
 
@@ -146,9 +146,12 @@ class _Assembly:
         for route in self._routes:
             tasks[f"intake {route.queue.id}"] = self._intake(route).run()
             tasks[f"expirer {route.queue.id}"] = self._expirer(route).run()
-        broker = self._settings.transport
-        by_name = {route.queue.queue_name: route.metrics for route in self._routes}
-        reaper = Reaper(self._transport, self._clock, by_name, interval=broker.reclaim_interval)
+        reaper = Reaper(
+            self._transport,
+            self._clock,
+            self._metrics_by_name,
+            interval=self._settings.transport.reclaim_interval,
+        )
         tasks["reaper"] = reaper.run()
         tasks["retries"] = RetryPromoter(self._transport, self._clock).run()
         return tasks
@@ -156,7 +159,11 @@ class _Assembly:
     def _keeping(self) -> SideTasks:
         broker = self._settings.transport
         keeper = LeaseKeeper(
-            self._transport, self._holdings, self._clock, lease_ttl=broker.lease_ttl
+            self._transport,
+            self._holdings,
+            self._clock,
+            self._metrics_by_name,
+            lease_ttl=broker.lease_ttl,
         )
         gauges = GateGauges(self._routes, tuple(self._pools.values()), self._clock)
         tasks = {
@@ -173,6 +180,10 @@ class _Assembly:
             )
             tasks["backlog"] = poll.run()
         return tasks
+
+    @cached_property
+    def _metrics_by_name(self) -> Mapping[str, QueueMetrics]:
+        return {route.queue.queue_name: route.metrics for route in self._routes}
 
     @cached_property
     def _health(self) -> WebServer:

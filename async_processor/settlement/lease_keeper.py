@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
 from async_processor.settlement.held import Holdings, Interruption, Phase
 from async_processor.telemetry.logs import get_logger
+from async_processor.telemetry.metrics import QueueMetrics
 from async_processor.transport.base import Transport
 
 _log = get_logger(__name__)
@@ -15,11 +18,18 @@ class LeaseKeeper:
     """Extends leases; a delivery whose lease is lost is cut off, for it runs elsewhere now."""
 
     def __init__(
-        self, transport: Transport, holdings: Holdings, clock: Clock, *, lease_ttl: float
+        self,
+        transport: Transport,
+        holdings: Holdings,
+        clock: Clock,
+        metrics: Mapping[str, QueueMetrics],
+        *,
+        lease_ttl: float,
     ) -> None:
         self._transport = transport
         self._holdings = holdings
         self._clock = clock
+        self._metrics = metrics
         self._interval = lease_ttl / 3
 
     async def run(self) -> None:
@@ -46,4 +56,5 @@ class LeaseKeeper:
         # While it settles, "lost" only means that the settling came first.
         if held is not None and held.phase is not Phase.SETTLING:
             _log.warning("lease_lost", queue_name=held.delivery.queue_name)
+            self._metrics[held.delivery.queue_name].lease_lost()
             held.interrupt(Interruption.LEASE_LOST)

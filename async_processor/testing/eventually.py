@@ -21,3 +21,12 @@ async def eventually(condition: Callable[[], Awaitable[T]], *, within: float = 2
             if answer:
                 return answer
             await asyncio.sleep(0.01)
+
+
+async def until(condition: Callable[[], bool], *, within: float = 20.0) -> None:
+    """Like `eventually`, for what can be seen without waiting."""
+
+    async def seen() -> bool:
+        return condition()
+
+    await eventually(seen, within=within)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,13 @@ from async_processor.testing.daemons import DaemonProcess
 from async_processor.testing.servers import RedisServer
 
 Fleet = Callable[..., DaemonProcess]
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis that survives being killed: every confirmed write is in its log."""
+    with RedisServer(args=["--appendonly", "yes", "--appendfsync", "always"]) as server:
+        yield server
 
 
 @pytest.fixture

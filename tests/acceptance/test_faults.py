@@ -1,0 +1,149 @@
+"""Three daemons, two thousand requests, and the faults of an ordinary day: nothing lost or doubled.
+
+The verdict is arithmetic: as many results as requests, no id twice, none missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from async_processor.producer import Producer, Submission
+from async_processor.sim.pool import SimulatedPool
+from async_processor.testing.daemons import DaemonProcess
+from async_processor.testing.eventually import until
+from async_processor.testing.servers import RedisServer
+
+Fleet = Callable[..., DaemonProcess]
+
+REQUESTS = 2000
+FAULT_SECONDS = 10
+LATENCY = 0.4
+
+
+def submissions(count: int) -> list[Submission]:
+    return [
+        Submission(
+            id=f"r-{number}",
+            payload={"prompt": "hi", "max_tokens": 4, "user": f"r-{number}"},
+            deadline="10m",
+        )
+        for number in range(count)
+    ]
+
+
+@asynccontextmanager
+async def reading(producer: Producer) -> AsyncIterator[Counter[str]]:
+    """Counts results by id as they come."""
+    seen: Counter[str] = Counter()
+
+    async def count() -> None:
+        async for taken in producer.results():
+            assert taken.result.status_code == 200
+            seen[taken.result.id] += 1
+            await taken.ack()
+
+    task = asyncio.create_task(count())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def all_results(seen: Counter[str], count: int, *, within: float = 60) -> None:
+    """Wait for every result, and a little longer for one too many."""
+    await until(lambda: len(seen) >= count, within=within)
+    await asyncio.sleep(1)
+    assert set(seen) == {f"r-{number}" for number in range(count)}
+    assert not {each: times for each, times in seen.items() if times > 1}
+
+
+async def test_a_daemon_killed_every_second_loses_and_doubles_nothing(
+    fleet: Fleet, producer: Producer
+) -> None:
+    async with SimulatedPool(latency=LATENCY) as pool:
+        daemons = [fleet(pool.url, workers=32) for _ in range(3)]
+        await asyncio.gather(*(daemon.start() for daemon in daemons))
+        async with reading(producer) as seen:
+            await producer.submit_many(submissions(REQUESTS))
+            for daemon in itertools.islice(itertools.cycle(daemons), FAULT_SECONDS):
+                await asyncio.sleep(1)
+                await daemon.kill()
+                await daemon.spawn()
+            await all_results(seen, REQUESTS)
+        assert pool.ledger.calls.total() <= REQUESTS + FAULT_SECONDS * 32
+
+
+async def test_a_daemon_terminated_every_second_executes_nothing_twice(
+    fleet: Fleet, producer: Producer
+) -> None:
+    async with SimulatedPool(latency=LATENCY) as pool:
+        daemons = [fleet(pool.url, workers=32) for _ in range(3)]
+        await asyncio.gather(*(daemon.start() for daemon in daemons))
+        async with reading(producer) as seen:
+            await producer.submit_many(submissions(REQUESTS))
+            for daemon in itertools.islice(itertools.cycle(daemons), FAULT_SECONDS):
+                await asyncio.sleep(1)
+                assert await daemon.terminate() == 0
+                await daemon.spawn()
+            await all_results(seen, REQUESTS)
+        assert not pool.ledger.repeated()
+
+
+async def test_redis_restarted_in_the_middle_loses_and_doubles_nothing(
+    fleet: Fleet, producer: Producer, redis_server: RedisServer
+) -> None:
+    async with SimulatedPool(latency=LATENCY) as pool:
+        daemons = [fleet(pool.url, workers=32) for _ in range(2)]
+        await asyncio.gather(*(daemon.start() for daemon in daemons))
+        async with reading(producer) as seen:
+            await producer.submit_many(submissions(REQUESTS // 2))
+            await asyncio.sleep(1)
+            await asyncio.to_thread(redis_server.kill)
+            await asyncio.sleep(1.5)
+            await asyncio.to_thread(redis_server.start)
+            await all_results(seen, REQUESTS // 2)
+        for daemon in daemons:
+            assert daemon.running
+
+
+async def test_a_stopped_process_that_wakes_up_late_writes_nothing(
+    fleet: Fleet, producer: Producer
+) -> None:
+    async with SimulatedPool(latency=1.0) as pool:
+        zombie, other = fleet(pool.url, workers=8), fleet(pool.url, workers=8)
+        await zombie.start()
+        async with reading(producer) as seen:
+            await producer.submit_many(submissions(8))
+            await until(lambda: pool.ledger.total >= 8)
+            zombie.send(signal.SIGSTOP)
+            await other.start()
+            await until(lambda: len(seen) >= 8, within=30)
+            zombie.send(signal.SIGCONT)
+            await all_results(seen, 8)
+        assert zombie.running
+
+
+async def test_work_cut_off_by_a_drain_is_taken_over_at_once(
+    fleet: Fleet, producer: Producer
+) -> None:
+    async with SimulatedPool(latency=5.0) as pool:
+        first = fleet(pool.url, workers=20, drain_timeout="0.5s")
+        second = fleet(pool.url, workers=20)
+        await first.start()
+        async with reading(producer) as seen:
+            await producer.submit_many(submissions(20))
+            await until(lambda: pool.ledger.total >= 20)
+            await second.start()
+            assert await first.terminate() == 0
+            ended = time.monotonic()
+            await until(lambda: pool.ledger.total >= 40)
+            # Far below the lease: they were given back, not reclaimed.
+            assert time.monotonic() - ended < 1.5
+            await all_results(seen, 20)
