@@ -30,5 +30,5 @@ def shown(value: object) -> str:
     For ids, routing, deadlines and endpoints only: reasons end up in logs, and what stands in the
     payload, the headers or the metadata must not.
     """
-    text = str(value)
-    return ascii(text if len(text) <= 60 else text[:57] + "...")
+    text = ascii(str(value)[:60])
+    return text if len(text) <= 60 else text[:57] + "..."
