@@ -20,6 +20,15 @@ class ErrorCode(StrEnum):
     PAYLOAD_UNAVAILABLE = "PAYLOAD_UNAVAILABLE"
     MAX_DELIVERIES = "MAX_DELIVERIES"
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """Another version may know more reasons: its results must stay readable."""
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_ = unknown._value_ = value
+        return unknown
+
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Milliseconds from claim to dispatch and, of the last attempt, from dispatch to answer."""
