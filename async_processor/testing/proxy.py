@@ -18,6 +18,7 @@ class BadNetwork:
         self._server_port = server_port
         self._listener: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._broken = asyncio.Event()
         self._marker = b""
         self._is_up = True
         self.lost_answers = 0
@@ -45,8 +46,8 @@ class BadNetwork:
 
     def cut(self) -> None:
         """Break all connections; new ones are possible."""
-        for connection in tuple(self._connections):
-            connection.cancel()
+        broken, self._broken = self._broken, asyncio.Event()
+        broken.set()
 
     async def start(self) -> None:
         """Begin to listen."""
@@ -57,7 +58,7 @@ class BadNetwork:
         if self._listener is not None:
             self._listener.close()
         self.cut()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*self._connections)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
@@ -72,18 +73,18 @@ class BadNetwork:
                 await self._connect(reader, writer)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broken = self._broken
         answers, requests = await asyncio.open_connection("127.0.0.1", self._server_port)
         doomed = asyncio.Event()
         there = asyncio.create_task(_pump(reader, requests, lambda data: self._watch(data, doomed)))
         back = asyncio.create_task(_pump(answers, writer, lambda _: not doomed.is_set()))
-        try:
-            await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
-            self.lost_answers += doomed.is_set()
-        finally:
-            there.cancel()
-            back.cancel()
-            await asyncio.gather(there, back, return_exceptions=True)
-            requests.close()
+        end = asyncio.create_task(broken.wait())
+        await asyncio.wait({there, back, end}, return_when=asyncio.FIRST_COMPLETED)
+        self.lost_answers += doomed.is_set()
+        for task in (there, back, end):
+            task.cancel()
+        await asyncio.gather(there, back, end, return_exceptions=True)
+        requests.close()
 
     def _watch(self, request: bytes, doomed: asyncio.Event) -> bool:
         if self._marker and self._marker in request:

@@ -1,0 +1,172 @@
+"""A plain ZADD wakes whoever waits, in both modes; and waiting costs next to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from async_processor.testing.eventually import eventually
+from async_processor.testing.proxy import bad_network
+from async_processor.testing.redis_probe import RedisProbe, probing
+from async_processor.testing.servers import RedisServer, server_binaries
+from async_processor.testing.stage import QUEUE, claim_one, submit
+from async_processor.transport.redis_sorted_set import RedisSortedSet
+
+SERVERS = server_binaries()
+LONG = 60.0
+PROMPT = 0.5
+"""Seconds: half of what the safety net would take, so that it cannot be what woke us."""
+
+
+@pytest.fixture(params=[f"{name}-{mode}" for name in SERVERS for mode in ("notice", "look")])
+async def probe(request: pytest.FixtureRequest) -> AsyncIterator[RedisProbe]:
+    name, mode = request.param.split("-")
+    with RedisServer(SERVERS[name]) as server:
+        async with probing(server.url) as admin:
+            await admin.client.execute(
+                "ACL", "SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all", "-client|tracking"
+            )
+        user = "limited:pw@" if mode == "look" else ""
+        replica_url = f"redis://{user}127.0.0.1:{server.port}/0"
+        async with probing(server.url, replica_url=replica_url) as probe:
+            yield probe
+
+
+async def watching(probe: RedisProbe) -> RedisSortedSet:
+    """A replica that has found out how it can watch."""
+    replica = await probe.replica()
+    await submit(probe, "first")
+    assert await replica.wait_for_work(QUEUE, LONG)
+    await claim_one(replica)
+    return replica
+
+
+async def wait_begun(replica: RedisSortedSet, *queue_names: str) -> list[asyncio.Task[bool]]:
+    tasks = [asyncio.create_task(replica.wait_for_work(name, LONG)) for name in queue_names]
+    await asyncio.sleep(0.2)  # let the watcher look: what follows must come as a change
+    assert not any(task.done() for task in tasks)
+    return tasks
+
+
+async def test_a_queue_that_holds_something_wakes_at_once(probe: RedisProbe) -> None:
+    replica = await probe.replica()
+    await submit(probe, "a")
+    assert await replica.wait_for_work(QUEUE, LONG)
+    assert await replica.wait_for_work(QUEUE, LONG), "until somebody has claimed it"
+
+
+async def test_an_empty_queue_lets_the_time_pass(probe: RedisProbe) -> None:
+    replica = await watching(probe)
+    assert not await replica.wait_for_work(QUEUE, 0.05)
+
+
+async def test_a_plain_zadd_wakes_an_idle_queue(probe: RedisProbe) -> None:
+    replica = await watching(probe)
+    for number in range(5):
+        (waiting,) = await wait_begun(replica, QUEUE)
+        begin = time.monotonic()
+        await submit(probe, f"r-{number}")
+        assert await waiting
+        assert time.monotonic() - begin < PROMPT
+        await claim_one(replica)
+
+
+async def test_only_the_queue_that_was_filled_wakes(probe: RedisProbe) -> None:
+    replica = await watching(probe)
+    waiting, other, twin = await wait_begun(replica, QUEUE, "other", QUEUE)
+    await submit(probe, "a")
+    assert await waiting
+    assert await twin
+    assert not other.done()
+    await submit(probe, "b", queue="other")
+    assert await other
+
+
+async def test_no_wake_up_is_lost_between_looking_and_waiting(probe: RedisProbe) -> None:
+    """Producer and consumer run free; one missed wake-up would cost the safety net's second."""
+    replica = await watching(probe)
+    begin = time.monotonic()
+
+    async def produce() -> None:
+        for number in range(200):
+            await submit(probe, f"r-{number}")
+            await eventually(emptied, within=LONG)
+
+    async def emptied() -> bool:
+        return not await probe.waiting(QUEUE)
+
+    producing = asyncio.create_task(produce())
+    claimed = 0
+    while claimed < 200:
+        assert await replica.wait_for_work(QUEUE, LONG)
+        claimed += len(await replica.claim(QUEUE, 10, suspects=False))
+    await producing
+    assert time.monotonic() - begin < 30
+
+
+async def test_ten_idle_queues_cost_next_to_nothing(probe: RedisProbe) -> None:
+    replica = await watching(probe)
+    waiting = await wait_begun(replica, *(f"queue-{number}" for number in range(10)))
+    before = await network_reads(probe)
+    await asyncio.sleep(1.5)
+    # By notice: a look a second and a PING. By looking: every 12 to 20 ms.
+    assert await network_reads(probe) - before < 150
+    for task in waiting:
+        task.cancel()
+
+
+async def network_reads(probe: RedisProbe) -> int:
+    """Calls of EXISTS count a pipeline of ten as ten; what the network carries is what costs."""
+    stats: Any = await probe.client.execute("INFO", "stats")
+    fields = dict(line.split(b":") for line in stats.splitlines() if b":" in line)
+    return int(fields[b"total_reads_processed"])
+
+
+@pytest.mark.parametrize("binary", SERVERS.values(), ids=SERVERS)
+async def test_watching_survives_lost_connections(binary: str) -> None:
+    with RedisServer(binary) as server:
+        async with bad_network(server.port) as network:
+            replica_url = f"redis://127.0.0.1:{network.port}/0"
+            async with probing(server.url, replica_url=replica_url) as probe:
+                replica = await watching(probe)
+                (waiting,) = await wait_begun(replica, QUEUE)
+                network.cut()
+                await asyncio.sleep(0.5)
+                await submit(probe, "a")
+                assert await waiting
+
+                (waiting,) = await wait_begun(replica, "other")
+                network.down()
+                await submit(probe, "b", queue="other")
+                await asyncio.sleep(0.2)
+                assert not waiting.done()
+                network.up()
+                assert await waiting
+
+
+@pytest.mark.parametrize("binary", SERVERS.values(), ids=SERVERS)
+async def test_flushall_does_not_make_the_watcher_deaf(binary: str) -> None:
+    with RedisServer(binary) as server:
+        async with probing(server.url) as probe:
+            replica = await watching(probe)
+            (waiting,) = await wait_begun(replica, QUEUE)
+            server.flush()
+            begin = time.monotonic()
+            await asyncio.sleep(0.2)
+            await submit(probe, "a")
+            assert await waiting
+            assert time.monotonic() - begin < 0.2 + PROMPT
+
+
+async def test_a_queue_of_another_type_wakes_and_spoils_no_other(probe: RedisProbe) -> None:
+    replica = await watching(probe)
+    strange, waiting = await wait_begun(replica, "strange", QUEUE)
+    await probe.client.execute("SET", "strange", "not a set")
+    assert await strange
+    await submit(probe, "a")
+    assert await waiting
+    await eventually(lambda: replica.wait_for_work("strange", LONG))
