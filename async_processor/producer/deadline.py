@@ -47,7 +47,7 @@ def _unix_seconds(deadline: Deadline, now: float) -> float:
         case bool():
             raise InvalidSubmission("deadline", f"{deadline} is no deadline; {_FORMS}")
         case int() | float():
-            return float(max(0, min(deadline, _MILLISECONDS_FROM)))
+            return float(max(min(deadline, _MILLISECONDS_FROM), 0))
     raise InvalidSubmission("deadline", f"a {type(deadline).__name__} is no deadline; {_FORMS}")
 
 
