@@ -1,0 +1,59 @@
+"""What every part of the settings has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from async_processor.fields.secrets import Hidden, shown
+
+
+class Section(BaseModel):
+    """A part of the settings: frozen, unknown keys refused, secrets masked when shown.
+
+    `planned` names keys that a configuration may rightly use and that this version cannot obey.
+    """
+
+    planned: ClassVar[frozenset[str]] = frozenset()
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        validate_default=False,
+        use_attribute_docstrings=True,
+    )
+
+    def shown(self, name: str) -> Any:
+        """The value of a field as it may be shown; sections in it show themselves."""
+        return shown(getattr(self, name), hidden=self.hides(name))
+
+    @classmethod
+    def hides(cls, name: str) -> bool:
+        """Whether the value of a field must not be shown."""
+        return any(isinstance(mark, Hidden) for mark in cls.model_fields[name].metadata)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        return [(name, self.shown(name)) for name in type(self).model_fields]
+
+
+class TlsSettings(Section):
+    """How a TLS connection is made: whom to trust, and who we are."""
+
+    ca_file: str = ""
+    """Certificates to trust, PEM; default: the system's."""
+    cert_file: str = ""
+    """Our own certificate, PEM, for servers that ask for one."""
+    key_file: str = ""
+    """The key of `cert_file`, PEM."""
+    insecure: bool = False
+    """Accept any certificate: for tests only."""
+
+    @model_validator(mode="after")
+    def _whole_pair(self) -> Self:
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("cert_file and key_file belong together: set both or none")
+        return self
