@@ -96,12 +96,14 @@ class Job:
     def _check(self, producer: Producer) -> int:
         """How many requests there are, if every one of them can be submitted."""
         count = 0
-        for submission in self._submissions():
-            try:
+        try:
+            for submission in self._submissions():
                 producer.check(submission)
-            except InvalidSubmission as error:
-                raise self._bad_line(error) from None
-            count += 1
+                count += 1
+        except InvalidSubmission as error:
+            raise self._bad_line(error) from None
+        except BadLine as error:
+            raise self._after(error) from None
         self._source.seek(0)
         return count
 
@@ -156,8 +158,8 @@ class Job:
 
     def _after(self, error: BadLine) -> BadLine:
         before = self._tally.submitted
-        state = f"{before} before it were submitted" if before else "nothing was submitted"
-        return BadLine(error.number, f"{error.reason}; {state}")
+        state = f"submitted before it: {before}" if before else "nothing was submitted"
+        return BadLine(error.number, f"{error.reason} ({state})")
 
 
 def summarise(tally: Tally, queue: str, *, waited: bool) -> None:

@@ -1,0 +1,270 @@
+"""Proves the client commands as people run them: streams, exit codes, and one-line errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.connect import open_client
+from async_processor.testing.eventually import eventually
+from async_processor.wire import dead_letter
+from async_processor.wire.envelope import read
+from async_processor.wire.result import Result, encode
+
+QUEUE = "request-sortedset"
+
+
+class Ended:
+    """What a command left: its exit code and what it said."""
+
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.out = out.decode()
+        self.err = err.decode()
+
+    @property
+    def lines(self) -> Sequence[str]:
+        return self.out.splitlines()
+
+
+class Command:
+    """`python -m async_processor` in a process of its own, against one broker."""
+
+    def __init__(self, url: str) -> None:
+        self._environ = {**os.environ, "REDIS_URL": url}
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "async_processor", *arguments),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=self._environ,
+        )
+
+    async def __call__(self, *arguments: str, stdin: str = "") -> Ended:
+        process = await self.start(*arguments)
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
+        assert process.returncode is not None
+        return Ended(process.returncode, out, err)
+
+
+@pytest.fixture
+def command(redis_url: str) -> Command:
+    return Command(redis_url)
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[RedisClient]:
+    client = open_client(redis_url)
+    yield client
+    await client.close()
+
+
+async def _answer(redis: RedisClient, count: int, status: int) -> None:
+    """Stand in for the daemon: answer `count` requests."""
+
+    async def some() -> bool:
+        return bool(await redis.execute("ZCARD", QUEUE) >= count)
+
+    await eventually(some)
+    for body, _ in zip(*[iter(await redis.execute("ZPOPMIN", QUEUE, count))] * 2, strict=True):
+        message = read(body)
+        result = encode(Result(id=message.request.id, payload="{}", status_code=status))
+        await redis.execute("LPUSH", message.result_queue_name, result)
+
+
+def test_starting_imports_nothing_that_takes_long() -> None:
+    heavy = {"redis", "httpx", "pydantic", "aiohttp", "rich.live", "prometheus_client", "yaml"}
+    code = (
+        f"import sys, async_processor.cli.main; print(sorted({heavy!r}.intersection(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout.strip() == "[]"
+
+
+async def test_version_and_help(command: Command) -> None:
+    version, help_ = await asyncio.gather(command("--version"), command("--help"))
+    assert version.out.startswith("async-processor ")
+    assert "dead-letter" in help_.out
+    assert (version.code, help_.code) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run", "submit", "results", "cancel", "status", "dead-letter purge", "demo", "simulate-pool"],
+)
+async def test_every_command_has_help_with_an_example(command: Command, name: str) -> None:
+    ended = await command(*name.split(), "--help")
+    assert ended.code == 0
+    assert "Example: async-processor" in ended.out
+
+
+async def test_flags_alone_run_the_daemon(command: Command) -> None:
+    ended = await command("--no-such-flag")
+    assert ended.code == 2
+    assert "No such command" not in ended.err
+    assert "no-such-flag" in ended.err
+
+
+async def test_submit_and_wait(command: Command, redis: RedisClient, tmp_path: Path) -> None:
+    file, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    file.write_text('{"prompt":"hi"}\n{"id":"r-1","payload":{"a":1}}\n')
+    run = asyncio.ensure_future(command("submit", str(file), "--wait", "--output", str(output)))
+    await _answer(redis, 2, 200)
+    ended = await run
+    assert (ended.code, ended.out) == (0, "")
+    assert "submitted 2 to request-sortedset, 2 succeeded, 0 failed" in ended.err
+    results = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(results) == 2
+    assert "r-1" in {result["id"] for result in results}
+
+
+async def test_waiting_for_a_failure_fails(command: Command, redis: RedisClient) -> None:
+    run = asyncio.ensure_future(command("submit", "--wait", stdin='{"prompt":"hi"}'))
+    await _answer(redis, 1, 500)
+    ended = await run
+    assert ended.code == 1
+    assert json.loads(ended.out)["status_code"] == 500
+
+
+async def test_an_interrupted_wait_ends_with_130(command: Command, redis: RedisClient) -> None:
+    process = await command.start("submit", "--wait")
+    assert process.stdin is not None
+    process.stdin.write(b'{"prompt":"hi"}\n')
+    process.stdin.close()
+
+    async def queued() -> bool:
+        return bool(await redis.execute("ZCARD", QUEUE))
+
+    await eventually(queued)
+    process.send_signal(signal.SIGINT)
+    assert await asyncio.wait_for(process.wait(), 30) == 130
+
+
+async def test_a_bad_line_of_a_file_stops_all(
+    command: Command, redis: RedisClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "requests.jsonl"
+    file.write_text('{"a":1}\n{"id":"r","payload":{},"dedline":3}\n')
+    ended = await command("submit", str(file))
+    assert ended.code == 1
+    assert ended.err == (
+        "async-processor: line 2: unknown field 'dedline'; did you mean deadline? "
+        "(nothing was submitted)\n"
+    )
+    assert await redis.execute("DBSIZE") == 0
+
+
+async def test_standard_input_is_submitted_up_to_the_bad_line(
+    command: Command, redis: RedisClient
+) -> None:
+    ended = await command("submit", "-", stdin='{"a":1}\n{"id":"r","payload":{},"deadline":3}\n')
+    assert ended.code == 1
+    assert "line 2: deadline: 3 passed" in ended.err
+    assert "(submitted before it: 1)" in ended.err
+    assert await redis.execute("ZCARD", QUEUE) == 1
+
+
+async def test_results_are_printed_and_gone(command: Command, redis: RedisClient) -> None:
+    bodies = [encode(Result(id=str(number), payload="{}", status_code=200)) for number in range(3)]
+    for body in bodies:
+        await redis.execute("LPUSH", "result-list", body)
+    first = await command("results", "--count", "1")
+    rest = await command("results")
+    assert [*first.lines, *rest.lines] == [body.decode() for body in bodies]
+    assert await redis.execute("DBSIZE") == 0
+
+
+async def test_results_are_followed_until_interrupted(command: Command, redis: RedisClient) -> None:
+    process = await command.start("results", "--follow")
+    assert process.stdout is not None
+    for number in range(2):
+        body = encode(Result(id=str(number), payload="{}", status_code=200))
+        await redis.execute("LPUSH", "result-list", body)
+        assert await asyncio.wait_for(process.stdout.readline(), 30) == body + b"\n"
+    process.send_signal(signal.SIGINT)
+    assert await asyncio.wait_for(process.wait(), 30) == 130
+
+
+async def test_cancel_says_where_it_had_no_effect(command: Command, redis: RedisClient) -> None:
+    await redis.execute("SET", "request-active:r-1", "t")
+    ended = await command("cancel", "r-1", "unknown")
+    assert (ended.code, ended.lines) == (1, ["r-1: cancelled"])
+    assert "unknown: nothing to cancel" in ended.err
+    assert await redis.execute("GET", "request-cancel:r-1") == b"t"
+
+
+async def test_status_says_why_nothing_moves(command: Command, redis: RedisClient) -> None:
+    now = time.time()
+    await redis.execute("ZADD", QUEUE, now + 600, "a", (now + 700) * 1000, "b")
+    await redis.execute("ZADD", "retry-sortedset", now - 1, "c")
+    told, as_json = await asyncio.gather(command("status"), command("status", "--json"))
+    assert "no daemon runs on this queue" in told.out
+    assert "1 deadline in milliseconds" in told.out
+    (queue,) = json.loads(as_json.out)["queues"]
+    assert (queue["backlog"], queue["inflight"], queue["retries_due"]) == (2, 0, 1)
+    assert queue["oldest_deadline"] == pytest.approx(now + 600)
+    assert "no daemon runs" in queue["why"]
+
+
+async def _bury(redis: RedisClient, body: bytes, reason: str) -> None:
+    letter = dead_letter.encode(
+        body, reason=reason, queue_name=QUEUE, buried_at=1764045130, deliveries=5
+    )
+    await redis.execute("LPUSH", "dead-letter-list", letter)
+
+
+async def test_dead_letters_are_listed_moved_back_and_purged(
+    command: Command, redis: RedisClient
+) -> None:
+    await _bury(redis, b'{"id":"d-1","deadline":5,"payload":{"x": 1.0}}', "delivered 5 times")
+    await _bury(redis, b"{oops", "is not JSON")
+    listed = await command("dead-letter", "list", "--json")
+    assert [json.loads(line)["id"] for line in listed.lines] == ["d-1", ""]
+    shown = await command("dead-letter", "show", "d-1")
+    assert json.loads(shown.out)["reason"] == "delivered 5 times"
+    refused = await command("dead-letter", "requeue", "d-1")
+    assert refused.code == 1
+    assert "give it a new one with --deadline" in refused.err
+    assert await redis.execute("LLEN", "dead-letter-list") == 2
+    moved = await command("dead-letter", "requeue", "d-1", "--deadline", "1h")
+    assert moved.code == 0
+    (body,) = await redis.execute("ZRANGE", QUEUE, 0, -1)
+    message = read(body)
+    assert message.request.payload == b'{"x": 1.0}'
+    assert await redis.execute("GET", "request-active:d-1") == message.request_token.encode()
+    purged = await command("dead-letter", "purge", "--reason", "JSON")
+    assert (purged.code, await redis.execute("LLEN", "dead-letter-list")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("submit", "/no/such/file"), "cannot be read"),
+        (("submit", "--no-such-option"), "See async-processor submit --help."),
+        (("dead-letter", "purge"), "say which"),
+        (("sbmit",), "Did you mean 'submit'?"),
+        (("status", "--url", "ftp://x"), "transport.url"),
+        (("cancel",), "See async-processor cancel --help."),
+    ],
+)
+async def test_wrong_usage_is_told_in_one_line(
+    command: Command, arguments: tuple[str, ...], words: str
+) -> None:
+    ended = await command(*arguments)
+    assert ended.code == 2
+    assert words in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert ended.out == ""
