@@ -33,7 +33,11 @@ class Ticket(Protocol):
         ...
 
     async def refund(self) -> None:
-        """The admitted work never started; as if it had not been admitted."""
+        """The admitted work never started; as if it had not been admitted.
+
+        Wakes others only if the gate held somebody back meanwhile: otherwise two requests that
+        another gate refuses would wake each other for ever.
+        """
         ...
 
 

@@ -5,21 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
-from async_processor.admission import scraped
+from async_processor.admission import saturation, scraped
+from async_processor.admission import settings as configured
 from async_processor.admission.base import Gate
+from async_processor.admission.chain import Chain
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
+from async_processor.admission.patience import Patience
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
-from async_processor.admission.settings import (
-    ConstantGate as ConstantSettings,
-)
-from async_processor.admission.settings import (
-    EndpointScrapeGate,
-    GateSettings,
-    GatingMode,
-    LocalMaxConcurrencyGate,
-    PrometheusQueryGate,
-)
 from async_processor.clock import Clock
 from async_processor.errors import ConfigurationError, Problem
 from async_processor.sensors.promql import PromqlSource
@@ -43,24 +36,34 @@ class GateContext:
         return Sensors(self.clock)
 
 
-def build_gate(settings: GateSettings, context: GateContext, *, workers: int) -> Gate:
+def build_gate(settings: configured.GateSettings, context: GateContext, *, workers: int) -> Gate:
     """The gate of a queue or a pool; `workers` is the size of the pool that its budget is of.
 
     Raises:
         ConfigurationError: a gate over Prometheus without a Prometheus.
     """
     match settings:
-        case ConstantSettings():
+        case configured.ConstantGate():
             return ConstantGate()
-        case LocalMaxConcurrencyGate(limit=limit, gating_mode=mode):
-            return ConcurrencyGate(limit, blocking=mode is GatingMode.BLOCKING)
-        case EndpointScrapeGate():
+        case configured.LocalMaxConcurrencyGate(limit=limit, gating_mode=mode):
+            return ConcurrencyGate(limit, blocking=mode is configured.GatingMode.BLOCKING)
+        case configured.EndpointScrapeGate():
             return _endpoint_scrape(settings, context, workers)
-        case PrometheusQueryGate():
-            return _prometheus_query(settings, context, workers)
+        case configured.PrometheusQueryGate():
+            rule = BudgetRule(fallback=settings.fallback)
+            return _over_prometheus(settings, settings.query, rule, context, workers)
+        case configured.PrometheusSaturationGate():
+            query, rule = saturation.query(settings), saturation.rule(settings)
+            return _over_prometheus(settings, query, rule, context, workers)
+        case configured.CompositeGate(gates=gates):
+            return Chain([build_gate(gate, context, workers=workers) for gate in gates])
+        case configured.WaitOnRefuseGate(gate=gate):
+            return Patience(build_gate(gate, context, workers=workers))
 
 
-def _endpoint_scrape(settings: EndpointScrapeGate, context: GateContext, workers: int) -> Gate:
+def _endpoint_scrape(
+    settings: configured.EndpointScrapeGate, context: GateContext, workers: int
+) -> Gate:
     source = scraped.source(settings, context.sensors.http)
     return SensorGate(
         settings.type,
@@ -71,13 +74,19 @@ def _endpoint_scrape(settings: EndpointScrapeGate, context: GateContext, workers
     )
 
 
-def _prometheus_query(settings: PrometheusQueryGate, context: GateContext, workers: int) -> Gate:
+def _over_prometheus(
+    settings: configured.PrometheusQueryGate | configured.PrometheusSaturationGate,
+    query: str,
+    rule: BudgetRule,
+    context: GateContext,
+    workers: int,
+) -> Gate:
     prometheus = _prometheus(settings.type, context)
-    source = PromqlSource(url=prometheus.url, query=settings.query, client=context.sensors.http)
+    source = PromqlSource(url=prometheus.url, query=query, client=context.sensors.http)
     return SensorGate(
         settings.type,
         context.sensors.polling(source, prometheus.cache_ttl),
-        BudgetRule(fallback=settings.fallback),
+        rule,
         workers=workers,
         clock=context.clock,
         pool=settings.pool,

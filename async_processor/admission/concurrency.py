@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from async_processor.admission.base import Continue, GateState, Reason, Refuse, Verdict, Wait
 from async_processor.admission.limits import InFlightAllowance
@@ -17,6 +18,7 @@ class ConcurrencyGate:
         self._limit = limit
         self._blocking = blocking
         self._slots = InFlightAllowance(limit)
+        self._held_back = 0
         self._wakes: list[Callable[[], None]] = []
 
     async def start(self) -> None:
@@ -33,9 +35,9 @@ class ConcurrencyGate:
 
     async def admit(self, envelope: Envelope) -> Verdict:  # noqa: ARG002 - all are alike
         if self._slots.take():
-            return Continue(
-                ticket=LocalTicket(on_release=self._give_back, on_refund=self._give_back)
-            )
+            refund = partial(self._refund, self._held_back)
+            return Continue(ticket=LocalTicket(on_release=self._release, on_refund=refund))
+        self._held_back += 1
         over = Wait if self._blocking else Refuse
         return over(reason=Reason.GATE_CLOSED, message=self._full())
 
@@ -55,7 +57,15 @@ class ConcurrencyGate:
     def _full(self) -> str:
         return f"all {self._limit} slots are taken"
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         self._slots.give_back()
+        self._wake()
+
+    def _refund(self, held_back_before: int) -> None:
+        self._slots.give_back()
+        if self._held_back != held_back_before:
+            self._wake()
+
+    def _wake(self) -> None:
         for wake in self._wakes:
             wake()

@@ -8,7 +8,8 @@ import httpx
 
 from async_processor.admission.sensor_gate import BudgetRule
 from async_processor.admission.settings import EndpointScrapeGate, ScrapeAdmission, ValueType
-from async_processor.sensors.scrape import Pods, ScrapeSource, Selector
+from async_processor.sensors.scrape import Pods, ScrapeSource
+from async_processor.sensors.selector import Selector
 
 
 def source(settings: EndpointScrapeGate, client: httpx.AsyncClient) -> ScrapeSource:

@@ -77,8 +77,9 @@ class SensorGate:
         self._seen: Observation | None = None
         self._reading: Reading | None = None
         """The last there was, also while the source cannot be read."""
+        self._held_back = 0
         self._wakes: list[Callable[[], None]] = []
-        sensor.subscribe(self._wake)
+        sensor.subscribe(self._observed)
 
     async def start(self) -> None:
         await self._sensor.start()
@@ -104,7 +105,9 @@ class SensorGate:
         self._look()
         now = self._clock.monotonic()
         if self._allowance.take(now):
-            return Continue(ticket=LocalTicket(on_refund=partial(self._refund, now)))
+            refund = partial(self._refund, now, self._held_back)
+            return Continue(ticket=LocalTicket(on_refund=refund))
+        self._held_back += 1
         return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
 
     def subscribe(self, wake: Callable[[], None]) -> None:
@@ -143,13 +146,16 @@ class SensorGate:
             case None:
                 pass
 
-    def _wake(self) -> None:
+    def _observed(self) -> None:
         self._look()
-        for wake in self._wakes:
-            wake()
+        self._wake()
 
-    def _refund(self, started_at: float) -> None:
+    def _refund(self, started_at: float, held_back_before: int) -> None:
         self._allowance.refund(started_at)
+        if self._held_back != held_back_before:
+            self._wake()
+
+    def _wake(self) -> None:
         for wake in self._wakes:
             wake()
 

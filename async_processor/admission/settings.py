@@ -22,15 +22,12 @@ from async_processor.fields import (
 
 NOT_YET: Final = frozenset(
     {
-        "composite",
         "prometheus-budget",
-        "prometheus-saturation",
         "redis",
         "redis-leased-rate",
         "redis-quota",
         "tier-priority-admission",
         "vllm-pool",
-        "wait-on-refuse",
     }
 )
 """Gate types that a configuration may rightly name and that this version cannot build."""
@@ -95,6 +92,21 @@ class PrometheusQueryGate(GateSection):
     """The `inference_pool` label of this gate's metrics; nothing else."""
 
 
+class PrometheusSaturationGate(GateSection):
+    """Closes as the router's flow control reports the pool saturated."""
+
+    type: Literal["prometheus-saturation"] = "prometheus-saturation"
+    """Closes as the router's flow control reports the pool saturated."""
+    pool: NonEmpty
+    """The `inference_pool` label of the router's metrics."""
+    namespace: str = ""
+    """The `namespace` label of the router's metrics; empty: any."""
+    threshold: Annotated[Number, Field(gt=0, le=1)] = 0.8
+    """The saturation from which on the gate is closed."""
+    fallback: Share = 0.0
+    """The saturation to assume while Prometheus cannot be read: 0 is open, 1 closed."""
+
+
 def _one_or_more(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
@@ -155,7 +167,34 @@ class EndpointScrapeGate(GateSection):
         return self.urls or ((self.url,) if self.url else ())
 
 
+class CompositeGate(GateSection):
+    """Lets through what all of its gates let through."""
+
+    type: Literal["composite"] = "composite"
+    """Lets through what all of its gates let through."""
+    gates: Annotated[tuple[GateSettings, ...], Field(min_length=1)]
+    """The gates, asked in this order; the smallest budget counts."""
+
+
+class WaitOnRefuseGate(GateSection):
+    """Lets requests wait in memory that its gate would refuse."""
+
+    type: Literal["wait-on-refuse"] = "wait-on-refuse"
+    """Lets requests wait in memory that its gate would refuse."""
+    gate: GateSettings
+    """The gate that decides."""
+
+
 GateSettings = Annotated[
-    ConstantGate | LocalMaxConcurrencyGate | EndpointScrapeGate | PrometheusQueryGate,
+    ConstantGate
+    | LocalMaxConcurrencyGate
+    | EndpointScrapeGate
+    | PrometheusQueryGate
+    | PrometheusSaturationGate
+    | CompositeGate
+    | WaitOnRefuseGate,
     Field(discriminator="type"),
 ]
+
+CompositeGate.model_rebuild()
+WaitOnRefuseGate.model_rebuild()

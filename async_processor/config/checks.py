@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from async_processor.admission.settings import LocalMaxConcurrencyGate
+from async_processor.config.gate_warnings import gate_warnings
 from async_processor.config.settings import Settings
 from async_processor.errors import Problem
 from async_processor.fields import read_duration
@@ -88,7 +88,17 @@ def _unknown_pools(document: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _gates(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for path, owner in [*_queues(document), *_pools(document)]:
-        yield f"{path}.gate", _mapping(owner.get("gate"))
+        yield from _with_inner(f"{path}.gate", _mapping(owner.get("gate")))
+
+
+def _with_inner(path: str, gate: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A gate and the gates it is made of."""
+    yield path, gate
+    if "gate" in gate:
+        yield from _with_inner(f"{path}.gate", _mapping(gate["gate"]))
+    inner = gate.get("gates")
+    for index, each in enumerate(inner if isinstance(inner, list) else ()):
+        yield from _with_inner(f"{path}.gates[{index}]", _mapping(each))
 
 
 def _missing_prometheus(document: Mapping[str, Any]) -> Iterator[Problem]:
@@ -143,7 +153,7 @@ def _taken(path: str, name: str, other: str) -> Problem:
 
 def warnings(settings: Settings) -> list[Problem]:
     """What is legal and probably not meant."""
-    return [*_short_drain(settings), *_idle_pools(settings), *_unreachable_limits(settings)]
+    return [*_short_drain(settings), *_idle_pools(settings), *gate_warnings(settings)]
 
 
 def _short_drain(settings: Settings) -> Iterator[Problem]:
@@ -163,21 +173,3 @@ def _idle_pools(settings: Settings) -> Iterator[Problem]:
         if not used[pool.id]:
             message = f"no queue names the pool {pool.id!r}, its workers stay idle"
             yield Problem(path=f"worker_pools[{index}].id", message=message)
-
-
-def _unreachable_limits(settings: Settings) -> Iterator[Problem]:
-    """A limit that the workers never reach limits nothing."""
-    pools = {pool.id: pool for pool in settings.worker_pools}
-    limited = [
-        (f"transport.queues[{index}].gate.limit", queue.gate, pools[queue.worker_pool_id])
-        for index, queue in enumerate(settings.queues)
-    ] + [
-        (f"worker_pools[{index}].gate.limit", pool.gate, pool)
-        for index, pool in enumerate(settings.worker_pools)
-    ]
-    for path, gate, pool in limited:
-        if isinstance(gate, LocalMaxConcurrencyGate) and gate.limit > pool.workers:
-            message = (
-                f"{gate.limit} can't be reached: the pool {pool.id!r} has {pool.workers} workers"
-            )
-            yield Problem(path=path, message=message)

@@ -23,6 +23,7 @@ _NOT_AVAILABLE: Final = "is not available in this version"
 _PLANNED_TYPES: Final[Mapping[str, frozenset[str]]] = {
     "transport": TRANSPORTS_NOT_YET,
     "gate": gates.NOT_YET,
+    "gates": gates.NOT_YET,
     "type": dispatch.NOT_YET,
 }
 """By the key that the choice stands under; `type` is that of `merge_policy`."""

@@ -23,17 +23,7 @@ import msgspec
 from async_processor.sensors.base import BadAnswer, Measurement, NoAnswer
 from async_processor.sensors.exposition import NotExposition, values
 from async_processor.sensors.pages import fetch, shown
-
-
-class Selector(msgspec.Struct, frozen=True, kw_only=True):
-    """Series of one name that carry these labels."""
-
-    metric: str
-    labels: frozenset[tuple[str, str]] = frozenset()
-
-    def __str__(self) -> str:
-        matchers = ",".join(f'{name}="{value}"' for name, value in sorted(self.labels))
-        return f"{self.metric}{{{matchers}}}" if matchers else self.metric
+from async_processor.sensors.selector import Selector
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):

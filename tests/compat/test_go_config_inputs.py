@@ -274,8 +274,9 @@ def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path:
         },
     ) == [
         (
-            "transport.queues[0].gate.type: 'composite' is not available in this version; it has "
-            "constant, local-max-concurrency, endpoint-scrape, prometheus-query"
+            "transport.queues[0].gate.gates[0].type: 'redis-quota' is not available in this "
+            "version; it has constant, local-max-concurrency, endpoint-scrape, prometheus-query, "
+            "prometheus-saturation, composite, wait-on-refuse"
         ),
         "transport.queues[0].igw: unknown key; did you mean 'igw_base_url'?",
         "transport.mode: is not available in this version",

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from async_processor.admission import saturation
 from async_processor.admission.base import Gate, GateState
 from async_processor.admission.build import GateContext, build_gate
-from async_processor.admission.settings import PrometheusQueryGate
+from async_processor.admission.settings import PrometheusQueryGate, PrometheusSaturationGate
 from async_processor.clock import SystemClock
 from async_processor.sensors.settings import PrometheusSettings
 from async_processor.testing.eventually import eventually
@@ -151,6 +152,23 @@ async def test_prometheus_slow_and_back(
     await unreadable(gate, "no answer within 1 s")
     prometheus.resume()
     await reads(gate, 0.5)
+
+
+async def test_saturation_of_a_pool_whatever_the_router_calls_it(
+    bench: Bench, page: MetricsPage, prometheus_for: Callable[..., PrometheusServer]
+) -> None:
+    old, new = "inference_extension_flow_control_pool_saturation", saturation.METRICS[0]
+    pool = 'inference_pool="p"'
+    page.text = f'{old}{{{pool}}} 0.5\n{old}{{inference_pool="other"}} 0.1\n'
+    query = saturation.query(PrometheusSaturationGate(pool="p"))
+    gate = await bench.gate(prometheus_for(page.target).url, query)
+    await reads(gate, 0.5)
+    page.text += f'{new}{{{pool},replica="a"}} 0.625\n{new}{{{pool},replica="b"}} 0.75\n'
+    await reads(gate, 0.75)
+    page.text += f'{new}{{{pool},stage="prefill"}} 0.875\n{new}{{{pool},stage="effective"}} 0.25\n'
+    await reads(gate, 0.25)
+    page.text = f'{new}{{inference_pool="other"}} 0.1\n'
+    await unreadable(gate, "the query gives no sample")
 
 
 ANSWER = '{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%s]}]}}'

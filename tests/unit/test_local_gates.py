@@ -51,6 +51,7 @@ async def test_a_slot_comes_back_once_and_wakes_who_waits(end: str) -> None:
     gate, woken = ConcurrencyGate(1, blocking=True), list[int]()
     gate.subscribe(lambda: woken.append(gate.permits(8)))
     ticket = await taken(gate)
+    assert isinstance(await gate.admit(ENVELOPE), Wait)
     await getattr(ticket, end)()
     await ticket.release()
     await ticket.refund()

@@ -188,12 +188,24 @@ async def test_the_gate_wakes_on_readings_losses_and_refunds() -> None:
     bench.dial.turn(0.1)
     verdict = await bench.gate.admit(ENVELOPE)
     assert isinstance(verdict, Continue)
+    assert await bench.admitted(demand=1) == 0  # held back, and to be woken
     await verdict.ticket.refund()
     await verdict.ticket.refund()
     await verdict.ticket.release()
     bench.dial.lose()
     bench.dial.turn(1.0)
     assert woken == [1, 1, 0, 10]
+
+
+async def test_a_refund_wakes_nobody_when_nobody_was_held_back_meanwhile() -> None:
+    bench, woken = Bench(), list[str]()
+    bench.dial.turn(0.1)
+    bench.gate.subscribe(lambda: woken.append("woken"))
+    verdict = await bench.gate.admit(ENVELOPE)
+    assert isinstance(verdict, Continue)
+    await verdict.ticket.refund()
+    assert woken == []
+    assert bench.gate.permits(10) == 1
 
 
 async def test_a_release_gives_nothing_back_because_the_request_did_start() -> None:

@@ -1,0 +1,83 @@
+"""Several gates as one (`composite`): all of them must let a request through.
+
+A request holds what all of them reserved, or nothing: what the first ones gave is refunded when a
+later one holds the request back, fails, or is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from async_processor.admission.base import Continue, Gate, GateState, Ticket, Verdict
+from async_processor.wire.envelope import Envelope
+
+
+class Chain:
+    """The smallest budget, and all or none of the reservations. `gates` are asked in order."""
+
+    def __init__(self, gates: Sequence[Gate]) -> None:
+        self._gates = tuple(gates)
+
+    async def start(self) -> None:
+        for gate in self._gates:
+            await gate.start()
+
+    async def stop(self) -> None:
+        for gate in reversed(self._gates):
+            await gate.stop()
+
+    def budget(self) -> float:
+        return min(gate.budget() for gate in self._gates)
+
+    def permits(self, workers: int) -> int:
+        return min(gate.permits(workers) for gate in self._gates)
+
+    async def admit(self, envelope: Envelope) -> Verdict:
+        tickets: list[Ticket] = []
+        async with AsyncExitStack() as held:
+            for gate in self._gates:
+                verdict = await gate.admit(envelope)
+                if not isinstance(verdict, Continue):
+                    return verdict
+                held.push_async_callback(verdict.ticket.refund)
+                tickets.append(verdict.ticket)
+            held.pop_all()
+        return Continue(ticket=Bundle(tickets))
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        for gate in self._gates:
+            gate.subscribe(wake)
+
+    def state(self) -> GateState:
+        """Reading and threshold of the tightest gate that has a source; all must be readable."""
+        states = sorted((gate.state() for gate in self._gates), key=lambda state: state.budget)
+        tightest = states[0]
+        shown = next((state for state in states if state.threshold is not None), tightest)
+        reason = f"{tightest.type}: {tightest.reason}" if tightest.reason else ""
+        return msgspec.structs.replace(
+            shown,
+            type="composite",
+            budget=tightest.budget,
+            available=all(state.available for state in states),
+            reason=reason,
+        )
+
+
+class Bundle:
+    """Tickets that end together, the last one first; one that fails does not keep the others."""
+
+    def __init__(self, tickets: Sequence[Ticket]) -> None:
+        self._tickets = tuple(tickets)
+
+    async def release(self) -> None:
+        async with AsyncExitStack() as ends:
+            for ticket in self._tickets:
+                ends.push_async_callback(ticket.release)
+
+    async def refund(self) -> None:
+        async with AsyncExitStack() as ends:
+            for ticket in self._tickets:
+                ends.push_async_callback(ticket.refund)

@@ -1,0 +1,58 @@
+"""What a gate's settings may say and probably do not mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from async_processor.admission.settings import (
+    CompositeGate,
+    GateSettings,
+    LocalMaxConcurrencyGate,
+    PrometheusSaturationGate,
+    WaitOnRefuseGate,
+)
+from async_processor.config.settings import Settings
+from async_processor.dispatch.settings import PoolSettings
+from async_processor.errors import Problem
+
+_Placed = tuple[str, GateSettings, PoolSettings]
+
+
+def gate_warnings(settings: Settings) -> Iterator[Problem]:
+    """Of every gate, also those that others are made of."""
+    for path, gate, pool in _gates(settings):
+        match gate:
+            case LocalMaxConcurrencyGate(limit=limit) if limit > pool.workers:
+                message = (
+                    f"{limit} can't be reached: the pool {pool.id!r} has {pool.workers} workers"
+                )
+                yield Problem(path=f"{path}.limit", message=message)
+            case PrometheusSaturationGate(fallback=fallback) if fallback < gate.threshold:
+                message = (
+                    f"{fallback:g} leaves the gate open while Prometheus cannot be read; "
+                    "1.0 would close it"
+                )
+                yield Problem(path=f"{path}.fallback", message=message)
+            case _:
+                pass
+
+
+def _gates(settings: Settings) -> Iterator[_Placed]:
+    pools = {pool.id: pool for pool in settings.worker_pools}
+    for index, queue in enumerate(settings.queues):
+        path = f"transport.queues[{index}].gate"
+        yield from _with_inner(path, queue.gate, pools[queue.worker_pool_id])
+    for index, pool in enumerate(settings.worker_pools):
+        yield from _with_inner(f"worker_pools[{index}].gate", pool.gate, pool)
+
+
+def _with_inner(path: str, gate: GateSettings, pool: PoolSettings) -> Iterator[_Placed]:
+    yield path, gate, pool
+    match gate:
+        case CompositeGate(gates=gates):
+            for index, inner in enumerate(gates):
+                yield from _with_inner(f"{path}.gates[{index}]", inner, pool)
+        case WaitOnRefuseGate(gate=inner):
+            yield from _with_inner(f"{path}.gate", inner, pool)
+        case _:
+            pass
