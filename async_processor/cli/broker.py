@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -27,22 +27,26 @@ ResultQueueOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-RETRY_FOR = 10.0
+RETRY_FOR: Final = 10.0
 """Seconds: somebody waits for the command, so it does not wait long for a broker that is away."""
+PATIENT_RETRY_FOR: Final = 300.0
+"""Seconds, for commands that run for long."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Where a command works.
 
-    `result_queue` is empty where nothing was said about it. `overrides` are result queues that a
-    queue's configuration puts above every message's. `daemon` is the URL of the daemon's health
-    port, empty without a configuration.
+    `result_queue` is what the options say, and goes into every message; `results_from` is where
+    results lie then, as far as is known here. `overrides` are result queues that a queue's
+    configuration puts above every message's. `daemon` is the URL of the daemon's health port,
+    empty without a configuration.
     """
 
     url: str
     tls: TlsSettings
     queues: tuple[str, ...]
     result_queue: str = ""
+    results_from: str = "result-list"
     retry_queue: str = "retry-sortedset"
     dead_letter_queue: str = "dead-letter-list"
     overrides: dict[str, str] = {}
@@ -56,8 +60,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             raise _wrong("--queue", f"name one of {', '.join(self.queues)}")
         return self.queues[0]
 
-    def producer(self) -> Producer:
-        """A producer for the one queue."""
+    def producer(self, *, patient: bool = False) -> Producer:
+        """A producer for the one queue; a patient one lives through a restart of the broker."""
         from async_processor.producer import Producer
 
         return Producer(
@@ -65,7 +69,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             tls=self.tls,
             queue=self.queue,
             result_queue=self.result_queue,
-            retry_for=RETRY_FOR,
+            retry_for=PATIENT_RETRY_FOR if patient else RETRY_FOR,
         )
 
     def connection(self) -> Connection:
@@ -82,7 +86,7 @@ def target(config: Path | None, url: str, queue: str = "", result_queue: str = "
         ConfigurationError: the configuration is wrong, or its broker cannot be reached from here.
     """
     from async_processor.fields import TlsSettings
-    from async_processor.producer.client import DEFAULT_QUEUE, DEFAULT_URL
+    from async_processor.producer.client import DEFAULT_QUEUE, DEFAULT_RESULT_QUEUE, DEFAULT_URL
 
     if config is not None:
         return _configured(_load(config), url, queue, result_queue)
@@ -91,6 +95,7 @@ def target(config: Path | None, url: str, queue: str = "", result_queue: str = "
         tls=TlsSettings(),
         queues=(queue or DEFAULT_QUEUE,),
         result_queue=result_queue,
+        results_from=result_queue or DEFAULT_RESULT_QUEUE,
     )
 
 
@@ -111,7 +116,8 @@ def _configured(settings: Settings, url: str, queue: str, result_queue: str) -> 
         url=url or transport.url,
         tls=transport.tls,
         queues=(queue,) if queue else tuple(overrides),
-        result_queue=result_queue or transport.result_queue_name,
+        result_queue=result_queue,
+        results_from=result_queue or transport.result_queue_name,
         retry_queue=transport.retry_queue_name,
         dead_letter_queue=transport.dead_letter_queue_name,
         overrides={name: override for name, override in overrides.items() if override},

@@ -38,7 +38,10 @@ def results(
 
 async def _print(where: broker.Target, *, follow: bool, count: int | None) -> None:
     single = msgspec.structs.replace(where, queues=where.queues[:1])
-    async with single.producer() as producer, producer.results(follow=follow) as reader:
+    async with (
+        single.producer(patient=follow) as producer,
+        producer.results(where.results_from, follow=follow) as reader,
+    ):
         for printed in counted(1):
             taken = await anext(reader, None)
             if taken is None:

@@ -55,10 +55,10 @@ def submit(
     with ExitStack() as files:
         job = Job(
             source=_input(file, files),
-            output=_output(output, files),
+            open_output=lambda: _output(output, files),
             deadline=deadline,
             checkable=file != "-",
-            wait=wait,
+            waits=wait,
             whole_handles=as_json,
         )
         tally = loop.run(_run(job, where))
@@ -68,7 +68,7 @@ def submit(
 
 
 async def _run(job: Job, where: broker.Target) -> Tally:
-    async with where.producer() as producer:
+    async with where.producer(patient=job.waits) as producer:
         return await job.run(producer)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 import msgspec
@@ -50,25 +50,25 @@ class Tally:
 class Job:
     """One run of `submit`.
 
-    With `checkable` the source is checked whole before anything is submitted. With `wait` results
-    are written, else ids, or with `whole_handles` handles.
+    With `checkable` the source is checked whole before the output is opened and anything is
+    submitted. With `waits` results are written, else ids, or with `whole_handles` handles.
     """
 
     def __init__(
         self,
         *,
         source: BinaryIO,
-        output: BinaryIO,
+        open_output: Callable[[], BinaryIO],
         deadline: str,
         checkable: bool,
-        wait: bool,
+        waits: bool,
         whole_handles: bool,
     ) -> None:
         self._source = source
-        self._output = output
+        self._open_output = open_output
         self._deadline = deadline
         self._checkable = checkable
-        self._wait = wait
+        self.waits = waits
         self._whole_handles = whole_handles
         self._line: Line | None = None
         self._tally = Tally()
@@ -82,7 +82,8 @@ class Job:
             BrokerUnavailable, BrokerRefused: from the broker.
         """
         total = self._check(producer) if self._checkable else None
-        with progress_bar("results" if self._wait else "requests", total) as bar:
+        self._output = self._open_output()
+        with progress_bar("results" if self.waits else "requests", total) as bar:
             try:
                 fault = await self._submit(producer, bar)
             except ExceptionGroup as failures:  # of waits that ran side by side; one says it all
@@ -112,9 +113,9 @@ class Job:
         slots = asyncio.Semaphore(_OUTSTANDING)
         async with asyncio.TaskGroup() as waits:
             try:
-                async for handle in producer.submit_each(self._submissions(), mailbox=self._wait):
+                async for handle in producer.submit_each(self._submissions(), mailbox=self.waits):
                     self._tally.submitted += 1
-                    if self._wait:
+                    if self.waits:
                         await slots.acquire()
                         waits.create_task(self._collect(producer, handle, slots, bar))
                     else:

@@ -61,7 +61,7 @@ class Producer:
         self._receipts = Receipts(self._drop_receipts)
         self._receipt_lifetime = min(2 * retry_for + 60, _LONGEST_RECEIPT_S)
         self._reader_lease = reader_lease
-        self._readers: list[ResultReader] = []
+        self._readers: set[ResultReader] = set()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -82,11 +82,12 @@ class Producer:
 
     async def close(self) -> None:
         """Put back what was taken and not acknowledged, and disconnect."""
-        for reader in self._readers:
-            await reader.close()
-        self._readers.clear()
-        await self._receipts.close()
-        await self._broker.close()
+        try:
+            for reader in tuple(self._readers):
+                await reader.close()
+            await self._receipts.close()
+        finally:
+            await self._broker.close()
 
     def now(self) -> float:
         """The broker's Unix time in seconds, by which deadlines are judged."""
@@ -188,8 +189,9 @@ class Producer:
             queue or self._route.result_queue or DEFAULT_RESULT_QUEUE,
             lease=self._reader_lease,
             follow=follow,
+            closed=self._readers.discard,
         )
-        self._readers.append(reader)
+        self._readers.add(reader)
         return reader
 
     async def cancel(self, *requests: str | Handle) -> list[bool]:

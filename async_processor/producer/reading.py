@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Self
@@ -33,14 +33,24 @@ class ResultReader:
     """The results of one queue, as an asynchronous iterator.
 
     Leave it by `async with` or `close`: what was taken and not acknowledged is put back at once.
-    Without `follow` it ends when the queue is empty. `lease` is in seconds.
+    Without `follow` it ends when the queue is empty. `lease` is in seconds; `closed` is told of
+    the end.
     """
 
-    def __init__(self, broker: Connection, queue: str, *, lease: float, follow: bool) -> None:
+    def __init__(
+        self,
+        broker: Connection,
+        queue: str,
+        *,
+        lease: float,
+        follow: bool,
+        closed: Callable[[ResultReader], None],
+    ) -> None:
         self._broker = broker
         self._queue = queue
         self._lease = lease
         self._follow = follow
+        self._closed = closed
         self._name = secrets.token_hex(8)
         self._call = 0
         self._ready: deque[Kept] = deque()
@@ -63,6 +73,7 @@ class ResultReader:
 
     async def close(self) -> None:
         """Put back what was not acknowledged, and forget this reader."""
+        self._closed(self)
         if self._heart is None:
             return
         self._heart.cancel()
