@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from async_processor.config.yaml_file import read_file
 from async_processor.errors import ConfigurationError, Problem
 
 _WITHOUT_EFFECT: Final = {
@@ -42,6 +44,11 @@ def read_json(text: str, name: str) -> Any:
         raise ConfigurationError(
             [Problem(path=place, message=f"is not JSON: {error.msg}")]
         ) from None
+
+
+def read_json_file(path: str) -> Any:
+    """Parse the document in a file; raises ConfigurationError when it cannot be read."""
+    return read_json(read_file(Path(path)), path)
 
 
 def transport(document: Any, environ: Mapping[str, str], notes: Notes) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from async_processor.errors import ConfigurationError, Problem
 from async_processor.fields import without_password
 
 FlagValue = str | int | bool
+Flags = Mapping[str, FlagValue]
+"""The flags that were given, by their names."""
 
 
 class Kind(Enum):

@@ -61,7 +61,7 @@ class Place:
 
     def _annotation_of(self, key: str) -> Any:
         if self.section is None:
-            return (*get_args(self._annotation), None, None)[1]
+            return _value_annotation(self._annotation)
         field = self.section.model_fields.get(key)
         if field is None:
             return None
@@ -86,6 +86,12 @@ def _bare(annotation: Any) -> Any:
         if len(members) == 1:
             return _bare(members[0])
     return annotation
+
+
+def _value_annotation(annotation: Any) -> Any:
+    """What stands behind the keys of a `dict`."""
+    arguments = get_args(annotation)
+    return _bare(arguments[1]) if len(arguments) == 2 else None
 
 
 def _first(annotations: Sequence[Any]) -> Any:

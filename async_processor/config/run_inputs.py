@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from async_processor.config import go_flags
-from async_processor.config.go_inputs import Flags, document_from
+from async_processor.config.go_flags import Flags
+from async_processor.config.go_inputs import document_from
 from async_processor.config.load import load, validated, warnings
 from async_processor.config.settings import Settings
 from async_processor.errors import ConfigurationError, Problem

@@ -1,0 +1,53 @@
+"""What the log is told about the Go implementation's flags: which have no effect, which are old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from async_processor.config.go_documents import Notes
+from async_processor.config.go_flags import DEPRECATED, LOGGING, Flags
+
+ZERO: Final = ("0", "0s")
+"""A duration flag that is turned off."""
+
+_NEW_TRANSPORT: Final = ("transport", "transport-config", "transport-config-file")
+
+
+def notes_on(flags: Flags) -> Notes:
+    """A sentence for each group of flags that do not do what they did."""
+    notes = []
+    old = [name for name in flags if name in DEPRECATED]
+    ignored = [name for name in old if has_new_transport(flags) and _is_transport(name)]
+    if ignored:
+        notes.append(f"{_listed(ignored)}: ignored, for --transport or --transport-config is given")
+    if set(old) - set(ignored):
+        notes.append(
+            f"{_listed(name for name in old if name not in ignored)}: deprecated, still obeyed; "
+            "`async-processor config migrate` prints the YAML for it"
+        )
+    if flags.get("metrics-endpoint-auth"):
+        notes.append("--metrics-endpoint-auth is ignored: server.bearer_token protects /metrics")
+    notes += [
+        f"--{name} is ignored: changed queues need a restart in this version"
+        for name in flags
+        if name.endswith("config-watch-interval") and flags[name] not in ZERO
+    ]
+    if flags.get("redis-tracing"):
+        notes.append("--redis-tracing is ignored: Redis commands are not traced")
+    if any(name in LOGGING and name != "v" for name in flags):
+        notes.append("--zap-* flags are ignored")
+    return notes
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name}" for name in names)
+
+
+def has_new_transport(flags: Flags) -> bool:
+    """Whether the transport is chosen by the flags that replaced the deprecated ones."""
+    return any(name in flags for name in _NEW_TRANSPORT)
+
+
+def _is_transport(deprecated: str) -> bool:
+    return not deprecated.startswith("request-merge-policy")
