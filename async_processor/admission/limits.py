@@ -49,7 +49,7 @@ class StartAllowance:
         """How many may start now; None: any number."""
         if self._starts is None:
             return None
-        return max(0, self._parts // _ONE) if self._starts > 0 else 0
+        return max(0, self._parts // _ONE)
 
     def take(self, now: float) -> bool:
         """One starts now (seconds), if it may."""

@@ -173,7 +173,7 @@ async def test_every_gate_has_its_own_allowance_over_one_sensor() -> None:
 
 async def test_a_reading_is_spent_once_however_often_the_gate_is_asked() -> None:
     bench = Bench()
-    bench.dial.turn(0.2)
+    bench.dial.turn(0.25)
     for _ in range(5):
         bench.gate.state()
         bench.gate.budget()
