@@ -34,13 +34,13 @@ def status(
     """
     where = broker.target(config, url, queue)
     reports = loop.run(_read(where))
-    heard = _ask(daemon or where.daemon, where.bearer_token)
+    asked = daemon or where.daemon
+    heard = _ask(asked, where.bearer_token)
+    document = _document(reports, heard, silent="" if heard else asked)
     if as_json:
-        typer.echo(msgspec.json.encode(_document(reports, heard)))
+        typer.echo(msgspec.json.encode(document))
     else:
-        _show(reports, heard)
-    if daemon and heard is None:
-        typer.echo(f"async-processor: no daemon answers at {daemon}/status", err=True)
+        _show(reports, document)
 
 
 async def _read(where: broker.Target) -> list[QueueReport]:
@@ -75,16 +75,18 @@ def _ask(daemon: str, bearer_token: str) -> Mapping[str, Any] | None:
         return None
 
 
-def _document(reports: Sequence[QueueReport], heard: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _document(
+    reports: Sequence[QueueReport], heard: Mapping[str, Any] | None, *, silent: str
+) -> Mapping[str, Any]:
     """The shape of the daemon's /status; null is what only a daemon could say."""
     return {
         "ready": heard and heard["ready"],
-        "queues": [_queue(report, _of(heard, report.queue_name)) for report in reports],
+        "queues": [_queue(one, _of(heard, one.queue_name), silent) for one in reports],
         "pools": heard["pools"] if heard else [],
     }
 
 
-def _queue(report: QueueReport, told: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _queue(report: QueueReport, told: Mapping[str, Any] | None, silent: str) -> Mapping[str, Any]:
     return {
         "queue_id": told["queue_id"] if told else report.queue_name,
         "queue_name": report.queue_name,
@@ -96,7 +98,7 @@ def _queue(report: QueueReport, told: Mapping[str, Any] | None) -> Mapping[str, 
         "oldest_deadline": report.oldest_deadline,
         "dead_letters": report.dead_letters,
         "gate": told and told["gate"],
-        "why": status_words.why(report, told),
+        "why": status_words.why(report, told, silent=silent),
         "retries": report.retries,
         "expired": report.expired,
         "warnings": list(status_words.warnings(report)),
@@ -108,7 +110,7 @@ def _of(heard: Mapping[str, Any] | None, queue_name: str) -> Mapping[str, Any] |
     return next((queue for queue in queues if queue["queue_name"] == queue_name), None)
 
 
-def _show(reports: Sequence[QueueReport], heard: Mapping[str, Any] | None) -> None:
+def _show(reports: Sequence[QueueReport], document: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -127,11 +129,9 @@ def _show(reports: Sequence[QueueReport], heard: Mapping[str, Any] | None) -> No
         )
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
     console.print(table)
-    for report in reports:
-        told = _of(heard, report.queue_name)
-        for sentence in (status_words.why(report, told), *status_words.warnings(report)):
-            if sentence:
-                console.print(f"{report.queue_name}: {sentence}", soft_wrap=True, markup=False)
+    for queue in document["queues"]:
+        for sentence in filter(None, (queue["why"], *queue["warnings"])):
+            console.print(f"{queue['queue_name']}: {sentence}", soft_wrap=True, markup=False)
 
 
 def _deadline(report: QueueReport) -> str:

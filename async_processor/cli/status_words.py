@@ -8,10 +8,11 @@ from typing import Any
 from async_processor.redis_io.queue_report import QueueReport
 
 
-def why(report: QueueReport, daemon: Mapping[str, Any] | None) -> str:
+def why(report: QueueReport, daemon: Mapping[str, Any] | None, *, silent: str = "") -> str:
     """What holds the queue back; empty when nothing does, or when it is empty.
 
-    `daemon` is what the daemon's /status says about this queue, None where it was not asked.
+    `daemon` is what the daemon's /status says about this queue, None where it was not heard;
+    `silent` is the URL of a daemon that was asked and did not answer.
     """
     if daemon and daemon.get("why"):
         return str(daemon["why"])
@@ -19,7 +20,7 @@ def why(report: QueueReport, daemon: Mapping[str, Any] | None) -> str:
     if held > 0:
         return ""
     if report.waiting:
-        return _waiting(report, asked=daemon is not None)
+        return _waiting(report, heard=daemon is not None, silent=silent)
     if report.leases_ended:
         return _silent(report.leases_ended)
     if report.retries and not report.retries_due and report.next_retry is not None:
@@ -45,13 +46,15 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _waiting(report: QueueReport, *, asked: bool) -> str:
+def _waiting(report: QueueReport, *, heard: bool, silent: str) -> str:
     if report.leases_ended:
         return _silent(report.leases_ended)
     if report.expired == report.waiting:
         return "all deadlines have passed and nobody answers: no daemon runs on this queue"
-    if asked:
+    if heard:
         return "nothing is claimed at this moment"
+    if silent:
+        return f"nothing is claimed, and no daemon answers at {silent}: none seems to run"
     return (
         "nothing is claimed: no daemon runs on this queue, or its gate is closed "
         "(--daemon URL asks the daemon)"

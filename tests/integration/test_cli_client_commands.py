@@ -219,6 +219,71 @@ async def test_status_says_why_nothing_moves(command: Command, redis: RedisClien
     assert "no daemon runs" in queue["why"]
 
 
+async def test_status_asks_the_daemon(command: Command, redis: RedisClient) -> None:
+    queue = {"queue_id": "q", "queue_name": QUEUE, "pool_name": "p", "parked": 0, "gate": {}}
+    status = {"ready": True, "pools": [], "queues": [{**queue, "why": "the gate is closed"}]}
+    content = json.dumps(status).encode()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readuntil(b"\r\n\r\n")
+        assert asked.startswith(b"GET /status ")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
+        await writer.drain()
+        writer.close()
+
+    await redis.execute("ZADD", QUEUE, time.time() + 600, "a")
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        heard = await command("status", "--daemon", f"http://127.0.0.1:{port}")
+    silent = await command("status", "--daemon", f"http://127.0.0.1:{port}")
+    assert f"{QUEUE}: the gate is closed" in heard.out
+    assert f"no daemon answers at http://127.0.0.1:{port}" in silent.out
+    assert (heard.code, silent.code) == (0, 0)
+
+
+_CONFIG = """
+transport:
+  url: {url}
+  dead_letter_queue_name: letters
+  result_queue_name: answers
+  queues:
+    - {{queue_name: a, igw_base_url: "http://localhost:8000"}}
+    - {{queue_name: b, igw_base_url: "http://localhost:8000", result_queue_name: all-of-b}}
+"""
+
+
+async def test_queues_come_from_the_daemons_configuration(
+    redis_url: str, redis: RedisClient, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(_CONFIG.format(url=redis_url))
+    command = Command("redis://no-such-host:1/0")
+    which = await command("submit", "--config", str(config), stdin='{"a":1}')
+    assert (which.code, which.err) == (2, "async-processor: --queue: name one of a, b\n")
+    overridden = await command("submit", "--config", str(config), "--queue", "b", "--wait")
+    assert overridden.code == 2
+    assert "results of b all go to all-of-b" in overridden.err
+    done = await command("submit", "--config", str(config), "--queue", "a", stdin='{"a":1}')
+    assert done.code == 0
+    (body,) = await redis.execute("ZRANGE", "a", 0, -1)
+    assert read(body).result_queue_name == ""
+    result = encode(Result(id="1", payload="{}", status_code=200))
+    await redis.execute("LPUSH", "answers", result)
+    results = await command("results", "--config", str(config))
+    assert results.out == result.decode() + "\n"
+
+
+async def test_old_output_is_kept_until_the_input_is_checked(
+    command: Command, tmp_path: Path
+) -> None:
+    file, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    file.write_text("oops\n")
+    output.write_text("precious\n")
+    ended = await command("submit", str(file), "--wait", "--output", str(output))
+    assert ended.code == 1
+    assert output.read_text() == "precious\n"
+
+
 async def _bury(redis: RedisClient, body: bytes, reason: str) -> None:
     letter = dead_letter.encode(
         body, reason=reason, queue_name=QUEUE, buried_at=1764045130, deliveries=5

@@ -50,6 +50,11 @@ def test_what_stands_still_is_explained(report: QueueReport, words: str) -> None
     assert words in why(report, None)
 
 
+def test_a_daemon_that_does_not_answer_is_named() -> None:
+    words = why(_report(waiting=5), None, silent="http://localhost:8081")
+    assert "no daemon answers at http://localhost:8081" in words
+
+
 def test_the_daemon_knows_better() -> None:
     assert why(_report(waiting=5), {"why": "the queue's gate is closed"}) == (
         "the queue's gate is closed"
