@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -9,7 +10,7 @@ import pytest
 
 from async_processor.testing.prometheus import PrometheusServer, prometheus_binary
 from async_processor.testing.requirements import unavailable
-from async_processor.testing.servers import RedisServer, server_binaries
+from async_processor.testing.servers import RedisServer, redis_binary, server_binaries
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +34,15 @@ def redis_server() -> Iterator[RedisServer]:
     _require_server()
     with RedisServer() as server:
         yield server
+
+
+@pytest.fixture
+def sentinel_binary() -> str:
+    """The installed redis-sentinel."""
+    binary = shutil.which("redis-sentinel")
+    if binary is None or redis_binary() is None:
+        unavailable("redis-sentinel is not installed")
+    return str(binary)
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""Redis Cluster, proved on a real cluster of one node that serves every slot."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from async_processor.errors import ConfigurationError
+from async_processor.fields import TlsSettings
+from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.connect import follow_cluster, open_client
+from async_processor.redis_io.keys import go_claim_keys
+from async_processor.testing.eventually import eventually
+from async_processor.testing.messages import DEADLINE, message
+from async_processor.testing.servers import RedisServer, free_port, server_binaries
+from async_processor.testing.stage import SHORT_LEASE, answer, reclaim
+from async_processor.transport.base import Bury, Release, Retry, Settlement
+from async_processor.transport.redis_sorted_set import RedisSortedSet
+from async_processor.transport.settings import RedisSettings
+
+SERVERS = server_binaries()
+QUEUE = "{llm}:requests"
+
+
+@pytest.fixture(params=SERVERS)
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """The URL of the cluster."""
+    bus = ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+    with RedisServer(SERVERS[request.param], bus) as server:
+        node = open_client(server.url)
+        await node.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+
+        async def ready() -> bool:
+            return b"cluster_state:ok" in await node.execute("CLUSTER", "INFO")
+
+        await eventually(ready)
+        await node.close()
+        yield server.url
+
+
+@pytest.fixture
+async def client(cluster: str) -> AsyncIterator[RedisClient]:
+    client = await follow_cluster(open_client(cluster), cluster, tls=TlsSettings())
+    assert client.clustered
+    yield client
+    await client.close()
+
+
+def settings(url: str, **changes: object) -> RedisSettings:
+    names = {
+        "result_queue_name": "{llm}:results",
+        "retry_queue_name": "{llm}:retries",
+        "dead_letter_queue_name": "{llm}:dead-letters",
+    }
+    return RedisSettings.model_validate({"url": url, **names, **changes})
+
+
+async def test_the_whole_way_of_a_request(cluster: str, client: RedisClient) -> None:
+    transport = RedisSortedSet(settings(cluster), [QUEUE])
+    await transport.start()
+    for number in range(1, 5):
+        body = message(f"r-{number}", token="t", seq=number, internal={"request_queue_name": QUEUE,
+                       "payload_ref": f"request-payload:r-{number}:t"})  # fmt: skip
+        await client.execute("ZADD", QUEUE, DEADLINE + number, body)
+        await client.execute("SET", f"request-active:r-{number}", "t")
+    await client.execute("SET", "request-payload:r-1:t", "{}")
+    await client.execute("SET", "request-cancel:r-2", "t")
+    assert await transport.wait_for_work(QUEUE, 10)
+
+    posted, retried, released, buried = await transport.claim(QUEUE, 4, suspects=False)
+
+    assert await transport.stored_payload(posted) == b"{}"
+    assert await transport.cancelled([posted, retried]) == {retried.token}
+    assert await transport.extend([posted]) == set()
+    for delivery, outcome in (
+        (posted, answer(posted, "{llm}:results")),
+        (retried, Retry(body=retried.body, due_at=1.0)),
+        (released, Release()),
+        (buried, Bury(reason="poison")),
+    ):
+        assert await transport.settle(delivery, outcome) is Settlement.DONE
+    assert await transport.promote_retries() is None
+    backlog = await transport.backlog(QUEUE, [0])
+    assert (backlog.waiting, backlog.leased, backlog.dead_letters) == (2, 0, 1)
+    assert await transport.next_expiry(QUEUE) == pytest.approx(DEADLINE, abs=10)
+    left = set(await client.execute("KEYS", "*"))
+    assert left == {
+        *(b"{llm}:requests", b"{llm}:results", b"{llm}:dead-letters"),
+        *(b"request-active:r-2", b"request-active:r-3", b"request-cancel:r-2"),
+    }
+    await transport.stop()
+
+
+async def test_leases_are_taken_back_and_freed(cluster: str, client: RedisClient) -> None:
+    dead = RedisSortedSet(settings(cluster, lease_ttl=SHORT_LEASE))
+    heir = RedisSortedSet(settings(cluster), [QUEUE])
+    await dead.start()
+    await heir.start()
+    await client.execute("ZADD", QUEUE, DEADLINE, message("a"))
+    assert len(await dead.claim(QUEUE, 1, suspects=False)) == 1
+    keys = go_claim_keys(QUEUE, clustered=True)
+    await client.execute("HSET", keys.claimed, "b", message("b"))
+    await client.execute("ZADD", keys.index, 1, "b")
+    await reclaim(heir, 2, QUEUE)
+    assert len(await heir.claim(QUEUE, 9, suspects=False)) == 2
+    await heir.stop()
+    await dead.stop()
+    assert await client.execute("ZCARD", QUEUE) == 2
+
+
+@pytest.mark.parametrize(
+    ("queues", "changes", "says"),
+    [
+        ([QUEUE], {"result_queue_name": "results"}, "{llm}:results"),
+        (["requests"], {}, "{requests}:"),
+        (["{a}:x", "{b}:x"], {}, "share a hash tag"),
+    ],
+)
+async def test_names_in_other_slots_are_refused_with_the_fix(
+    cluster: str, queues: list[str], changes: dict[str, object], says: str
+) -> None:
+    transport = RedisSortedSet(settings(cluster, **changes), queues)
+    with pytest.raises(ConfigurationError) as caught:
+        await transport.start()
+    assert says in str(caught.value)
+    await transport.stop()
