@@ -88,7 +88,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         return _say(str(error), 2)
     except BrokerUnavailable as error:
-        return _say(f"{error} (--url, --config or REDIS_URL say where the broker is)", 1)
+        return _say(f"{error} (the broker is that of --url, --config or REDIS_URL)", 1)
     except AsyncProcessorError as error:
         return _say(str(error), 1)
     return code if isinstance(code, int) else 0

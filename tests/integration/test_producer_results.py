@@ -332,3 +332,20 @@ async def test_the_same_on_a_cluster() -> None:
         assert [float(score) % 1 * 2097152 for score in scores] == [1, 2, 3]
         assert await _left(redis) == set()
         await redis.close()
+
+
+async def test_results_can_be_read_while_the_broker_is_at_its_maxmemory(
+    redis_server: RedisServer,
+) -> None:
+    redis = open_client(redis_server.url)
+    await _post(redis, "a", "b", "c")
+    await redis.execute("CONFIG", "SET", "maxmemory", 1)
+    async with Producer(redis_server.url) as producer:
+        async with producer.results() as reader:
+            assert (await anext(reader)).result.id == "a"
+        async with producer.results(follow=False) as reader:
+            taken = [one async for one in reader]
+            await reader.ack(taken)
+    assert [one.result.id for one in taken] == ["a", "b", "c"]
+    assert await _left(redis) == set()
+    await redis.close()
