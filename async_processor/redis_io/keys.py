@@ -53,7 +53,10 @@ def go_claim_keys(queue_name: str, *, clustered: bool) -> GoClaimKeys:
 
 
 def tagged(name: str) -> str:
-    """A prefix that puts a key into the slot of the key `name`."""
+    """A prefix that puts a key into the slot of the key `name`.
+
+    Only a name with a closing brace and no hash tag cannot be matched so.
+    """
     return name if slot_tag(name) != name else f"{{{name}}}"
 
 

@@ -115,6 +115,7 @@ async def test_leases_are_taken_back_and_freed(cluster: str, client: RedisClient
         ([QUEUE], {"result_queue_name": "results"}, "{llm}:results"),
         (["requests"], {}, "{requests}:"),
         (["{a}:x", "{b}:x"], {}, "share a hash tag"),
+        (["a}"], {}, "no brace"),
     ],
 )
 async def test_names_in_other_slots_are_refused_with_the_fix(

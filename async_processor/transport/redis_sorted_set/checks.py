@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from async_processor.errors import BrokerRefused, ConfigurationError, Problem
 from async_processor.redis_io.client import RedisClient
-from async_processor.redis_io.keys import slot_tag
+from async_processor.redis_io.keys import slot_tag, tagged
 from async_processor.transport.settings import RedisSettings
 
 
@@ -22,6 +22,15 @@ async def check(client: RedisClient, settings: RedisSettings, queue_names: Seque
 
 def _slot_problems(settings: RedisSettings, queue_names: Sequence[str]) -> list[Problem]:
     """On a cluster one script reaches one slot."""
+    unmatched = [name for name in queue_names if slot_tag(tagged(name)) != slot_tag(name)]
+    if unmatched:
+        return [
+            Problem(
+                path="transport.queues",
+                message=f"on Redis Cluster {name} must have a hash tag or no brace, like {{llm}}:x",
+            )
+            for name in unmatched
+        ]
     tags = {slot_tag(name) for name in queue_names}
     if len(tags) > 1:
         return [

@@ -51,7 +51,8 @@ class QueueSettlements:
     async def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
         """Execute an outcome. Cancelling the caller does not take it back.
 
-        Raises BrokerRefused when Redis will never take it, BrokerUnavailable when `flush` gave up.
+        GONE, too, when Redis refuses it or `flush` gives it up: then nothing was written, and the
+        message returns to the queue when its lease ends.
         """
         future: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
         written = entry(delivery, outcome, self._link.clock.now())
@@ -98,7 +99,7 @@ class QueueSettlements:
             self._pending.extendleft(reversed(batch))
             raise
         for pending, answer in zip(batch, answers, strict=True):
-            self._conclude(pending, answer)
+            self._take_answer(pending, answer)
 
     async def _until_answered(self, batch: list[_Pending]) -> Sequence[int | bytes]:
         """Send the same batch until the broker takes it; a new password may be on its way, too."""
@@ -132,42 +133,40 @@ class QueueSettlements:
     def _part(self, batch: list[_Pending], error: BrokerRefused) -> None:
         """One of them may be to blame, and some may be settled already: ask for each alone."""
         if len(batch) == 1:
-            _fail(batch[0], error)
+            self._abandon(batch[0], str(error))
             return
         for pending in batch:
             pending.uncertain = pending.alone = True
         self._pending.extendleft(reversed(batch))
 
-    def _conclude(self, pending: _Pending, answer: int | bytes) -> None:
+    def _take_answer(self, pending: _Pending, answer: int | bytes) -> None:
         if isinstance(answer, bytes):
             self._refused(pending, answer.decode(errors="replace"))
             return
         if answer == _MOVED:
             _log.error("settled_elsewhere", queue=self._queue_name, what=pending.entry.what)
         gone = answer == _GONE and not pending.uncertain
-        _succeed(pending, Settlement.GONE if gone else Settlement.DONE)
+        _conclude(pending, Settlement.GONE if gone else Settlement.DONE)
 
     def _refused(self, pending: _Pending, fault: str) -> None:
         now = self._link.clock.now()
         second_best = without_place(pending.entry, pending.delivery, fault, now)
-        _log.error("settlement_refused", queue=self._queue_name, error=fault)
         if second_best is None:
-            _fail(pending, BrokerRefused(f"Redis refuses a settlement: {fault}"))
+            self._abandon(pending, fault)
             return
         pending.entry = second_best
         self._pending.append(pending)
 
     def _give_up(self) -> None:
         while self._pending:
-            _fail(self._pending.popleft(), BrokerUnavailable("stopped before it was settled"))
+            self._abandon(self._pending.popleft(), "stopped while the broker was away")
+
+    def _abandon(self, pending: _Pending, reason: str) -> None:
+        what = pending.entry.what
+        _log.error("settlement_abandoned", queue=self._queue_name, what=what, error=reason)
+        _conclude(pending, Settlement.GONE)
 
 
-def _succeed(pending: _Pending, settlement: Settlement) -> None:
+def _conclude(pending: _Pending, settlement: Settlement) -> None:
     if not pending.future.done():
         pending.future.set_result(settlement)
-
-
-def _fail(pending: _Pending, error: Exception) -> None:
-    if not pending.future.done():
-        pending.future.set_exception(error)
-        pending.future.exception()  # a caller that was cancelled does not come for it

@@ -15,6 +15,7 @@ from async_processor.transport.base import Backlog, Delivery, Outcome, Settlemen
 from async_processor.transport.redis_sorted_set import leases
 from async_processor.transport.redis_sorted_set.claiming import QueueClaims
 from async_processor.transport.redis_sorted_set.link import Link
+from async_processor.transport.redis_sorted_set.refusals import passing
 from async_processor.transport.redis_sorted_set.retries import Retries
 from async_processor.transport.redis_sorted_set.settling import QueueSettlements
 from async_processor.transport.redis_sorted_set.watching import Watcher
@@ -93,20 +94,21 @@ class RedisSortedSet:
         except (BrokerUnavailable, BrokerRefused) as error:
             _log.warning("leases_not_freed", error=str(error))
 
+    @passing
     async def ping(self) -> None:
         try:
             async with asyncio.timeout(_PING_SECONDS):
                 await self._link.client.execute("PING")
         except TimeoutError:
             raise BrokerUnavailable(f"Redis gave no answer for {_PING_SECONDS:g} s") from None
-        except BrokerRefused as error:
-            raise BrokerUnavailable(str(error)) from None
 
+    @passing
     async def claim(self, queue_name: str, limit: int, *, suspects: bool) -> Sequence[Delivery]:
         return await self._claims_of(queue_name).claim(
             limit, highest="+inf", suspects=int(suspects)
         )
 
+    @passing
     async def claim_expired(self, queue_name: str, limit: int) -> Sequence[Delivery]:
         return await self._claims_of(queue_name).claim(limit, highest="now", suspects=limit)
 
@@ -121,15 +123,19 @@ class RedisSortedSet:
             self._settlements[queue_name] = QueueSettlements(self._link, queue_name)
         return await self._settlements[queue_name].settle(delivery, outcome)
 
+    @passing
     async def extend(self, deliveries: Sequence[Delivery]) -> Collection[str]:
         return await leases.extend(self._link, deliveries)
 
+    @passing
     async def reclaim(self, queue_name: str) -> int:
         return await leases.reclaim(self._link, queue_name)
 
+    @passing
     async def promote_retries(self) -> float | None:
         return await self._retries.promote()
 
+    @passing
     async def next_expiry(self, queue_name: str) -> float | None:
         first = await self._link.client.execute("ZRANGE", queue_name, 0, 0, "WITHSCORES")
         return float(first[1]) if first else None
@@ -137,6 +143,7 @@ class RedisSortedSet:
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
         return await self._watcher.wait(queue_name, timeout)
 
+    @passing
     async def cancelled(self, deliveries: Sequence[Delivery]) -> Collection[str]:
         asked = [delivery for delivery in deliveries if delivery.request_token]
         found = await self._values([cancel_key(delivery.request_id) for delivery in asked])
@@ -146,6 +153,7 @@ class RedisSortedSet:
             if value == delivery.request_token.encode()
         }
 
+    @passing
     async def stored_payload(self, delivery: Delivery) -> bytes | None:
         if not delivery.payload_ref:
             return None
@@ -159,6 +167,7 @@ class RedisSortedSet:
         answers = await self._link.client.pipeline([("MGET", *chunk) for chunk in chunks])
         return [value for answer in answers for value in answer]
 
+    @passing
     async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
         now = self._clock.now()
         (
