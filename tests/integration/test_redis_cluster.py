@@ -109,6 +109,28 @@ async def test_leases_are_taken_back_and_freed(cluster: str, client: RedisClient
     assert await client.execute("ZCARD", QUEUE) == 2
 
 
+async def test_who_lost_the_lease_spares_the_keys_of_the_request(
+    cluster: str, client: RedisClient
+) -> None:
+    zombie = RedisSortedSet(settings(cluster, lease_ttl=SHORT_LEASE))
+    heir = RedisSortedSet(settings(cluster), [QUEUE])
+    await zombie.start()
+    await heir.start()
+    await client.execute("ZADD", QUEUE, DEADLINE, message("a", token="t"))
+    await client.execute("SET", "request-active:a", "t")
+    (lost,) = await zombie.claim(QUEUE, 1, suspects=False)
+    await reclaim(heir, 1, QUEUE)
+    (taken,) = await heir.claim(QUEUE, 1, suspects=False)
+
+    assert await zombie.settle(lost, answer(lost, "{llm}:results")) is Settlement.GONE
+
+    assert await client.execute("GET", "request-active:a") == b"t"
+    assert await heir.settle(taken, answer(taken, "{llm}:results")) is Settlement.DONE
+    assert await client.execute("GET", "request-active:a") is None
+    await zombie.stop()
+    await heir.stop()
+
+
 @pytest.mark.parametrize(
     ("queues", "changes", "says"),
     [

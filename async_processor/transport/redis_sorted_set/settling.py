@@ -19,6 +19,7 @@ from async_processor.transport.redis_sorted_set.link import Link, pauses
 _ENTRIES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 * 2**20
 _GONE: Final = 0
+_DONE: Final = 1
 _MOVED: Final = 2
 
 _log = get_logger(__name__)
@@ -119,12 +120,24 @@ class QueueSettlements:
         call = Call(self._queue_name, self._link.settings, entries, clustered=client.clustered)
         answers: list[int | bytes] = await SETTLE.run(client, call.keys, call.arguments)
         if client.clustered:
-            for written in entries:
-                await self._forget(written)
+            await self._forget_settled(batch, answers)
         return answers
 
+    async def _forget_settled(
+        self, batch: Sequence[_Pending], answers: Sequence[int | bytes]
+    ) -> None:
+        """What settle.lua does itself on a single server, where all keys are in reach.
+
+        If this fails the batch is sent again, and "gone" then means that it is settled.
+        """
+        settled = []
+        for pending, answer in zip(batch, answers, strict=True):
+            pending.uncertain |= answer in (_DONE, _MOVED)
+            if pending.uncertain and not isinstance(answer, bytes):
+                settled.append(pending.entry)
+        await asyncio.gather(*(self._forget(written) for written in settled))
+
     async def _forget(self, written: Entry) -> None:
-        """What settle.lua does on a single server; a key that is gone already does no harm."""
         for key in written.request_keys[:2]:
             await FORGET.run(self._link.client, (key,), (written.request_token,))
         for key in written.request_keys[2:]:
