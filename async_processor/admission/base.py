@@ -7,7 +7,7 @@ runs before dispatch and may park a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -25,8 +25,30 @@ class Reason(StrEnum):
     ERROR = "error"
 
 
+class Classification(StrEnum):
+    """Whether a tenant's quota covers a request; empty where no quota has looked at it."""
+
+    NONE = ""
+    RESERVED = "reserved"
+    OVERFLOW = "overflow"
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A request as gates see it: `labels` are its queue's, `classification` an earlier gate's."""
+
+    envelope: Envelope
+    labels: Mapping[str, str] = {}
+    classification: Classification = Classification.NONE
+
+    def classified(self, classification: Classification) -> Candidate:
+        """The candidate after a gate that says this of it; NONE says nothing."""
+        if classification is Classification.NONE:
+            return self
+        return msgspec.structs.replace(self, classification=classification)
+
+
 class Ticket(Protocol):
-    """A reservation. Exactly one of the two ends it; the second call does nothing."""
+    """A reservation. Exactly one of `release` and `refund` ends it; a second call does nothing."""
 
     async def release(self) -> None:
         """The admitted work ran; what it held is free again."""
@@ -40,18 +62,28 @@ class Ticket(Protocol):
         """
         ...
 
+    def on_loss(self, cut_off: Callable[[], None]) -> None:
+        """Call `cut_off` when the reservation cannot be kept any longer: the work must end now."""
+        ...
+
 
 class Continue(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Go on, holding this reservation."""
+    """Go on, holding this reservation; a classification, if given, replaces the earlier one."""
 
     ticket: Ticket
+    classification: Classification = Classification.NONE
 
 
 class Refuse(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Back to the broker."""
+    """Back to the broker.
+
+    With a `lot` the message waits there, apart from its queue, until the gate has room for that
+    lot (one tenant's, say) again, so that it does not stand in the way of others.
+    """
 
     reason: Reason
     message: str
+    lot: str = ""
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -102,7 +134,7 @@ class Gate(Protocol):
         """How many of a pool's `workers` may start now on top of what was admitted; never < 0."""
         ...
 
-    async def admit(self, envelope: Envelope) -> Verdict:
+    async def admit(self, candidate: Candidate) -> Verdict:
         """Decide about one message and reserve what it needs."""
         ...
 
@@ -110,6 +142,25 @@ class Gate(Protocol):
         """Call `wake` whenever more may start than before."""
         ...
 
+    async def room(self, lot: str) -> int | None:
+        """How many that were refused into a lot may come back; None: the lot is another gate's."""
+        ...
+
+    def on_room(self, recall: Callable[[str], None]) -> None:
+        """Call `recall` with a lot whenever this process has made room in it."""
+        ...
+
     def state(self) -> GateState:
         """For metrics and `status`."""
         ...
+
+
+class WithoutLots:
+    """For gates that refuse into no lot."""
+
+    async def room(self, lot: str) -> int | None:  # noqa: ARG002
+        """No lot is this gate's."""
+        return None
+
+    def on_room(self, recall: Callable[[str], None]) -> None:
+        """There is never room to tell of."""

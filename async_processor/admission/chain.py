@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from async_processor.admission.base import Continue, Gate, GateState, Ticket, Verdict
-from async_processor.wire.envelope import Envelope
+from async_processor.admission.base import Candidate, Continue, Gate, GateState, Ticket, Verdict
 
 
 class Chain:
@@ -35,21 +34,34 @@ class Chain:
     def permits(self, workers: int) -> int:
         return min(gate.permits(workers) for gate in self._gates)
 
-    async def admit(self, envelope: Envelope) -> Verdict:
+    async def admit(self, candidate: Candidate) -> Verdict:
         tickets: list[Ticket] = []
         async with AsyncExitStack() as held:
             for gate in self._gates:
-                verdict = await gate.admit(envelope)
+                verdict = await gate.admit(candidate)
                 if not isinstance(verdict, Continue):
                     return verdict
                 held.push_async_callback(verdict.ticket.refund)
                 tickets.append(verdict.ticket)
+                candidate = candidate.classified(verdict.classification)
             held.pop_all()
-        return Continue(ticket=Bundle(tickets))
+        return Continue(ticket=Bundle(tickets), classification=candidate.classification)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         for gate in self._gates:
             gate.subscribe(wake)
+
+    async def room(self, lot: str) -> int | None:
+        """That of the gate whose lot it is."""
+        for gate in self._gates:
+            room = await gate.room(lot)
+            if room is not None:
+                return room
+        return None
+
+    def on_room(self, recall: Callable[[str], None]) -> None:
+        for gate in self._gates:
+            gate.on_room(recall)
 
     def state(self) -> GateState:
         """Reading and threshold of the tightest gate that has a source; all must be readable."""
@@ -71,6 +83,10 @@ class Bundle:
 
     def __init__(self, tickets: Sequence[Ticket]) -> None:
         self._tickets = tuple(tickets)
+
+    def on_loss(self, cut_off: Callable[[], None]) -> None:
+        for ticket in self._tickets:
+            ticket.on_loss(cut_off)
 
     async def release(self) -> None:
         async with AsyncExitStack() as ends:

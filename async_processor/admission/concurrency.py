@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from async_processor.admission.base import Continue, GateState, Reason, Refuse, Verdict, Wait
+from async_processor.admission.base import (
+    Candidate,
+    Continue,
+    GateState,
+    Reason,
+    Refuse,
+    Verdict,
+    Wait,
+    WithoutLots,
+)
 from async_processor.admission.limits import InFlightAllowance
 from async_processor.admission.tickets import LocalTicket
-from async_processor.wire.envelope import Envelope
 
 
-class ConcurrencyGate:
+class ConcurrencyGate(WithoutLots):
     """At most `limit` at once; over it a request waits (`blocking`) or is refused."""
 
     def __init__(self, limit: int, *, blocking: bool) -> None:
@@ -33,7 +41,7 @@ class ConcurrencyGate:
     def permits(self, workers: int) -> int:
         return min(workers, self._free())
 
-    async def admit(self, envelope: Envelope) -> Verdict:  # noqa: ARG002 - all are alike
+    async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
         if self._slots.take():
             refund = partial(self._refund, self._held_back)
             return Continue(ticket=LocalTicket(on_release=self._release, on_refund=refund))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from async_processor.admission.base import Continue, GateState, Verdict
+from async_processor.admission.base import Candidate, Continue, GateState, Verdict, WithoutLots
 from async_processor.admission.tickets import HOLDS_NOTHING
-from async_processor.wire.envelope import Envelope
 
 _CONTINUE: Final = Continue(ticket=HOLDS_NOTHING)
 
 
-class ConstantGate:
+class ConstantGate(WithoutLots):
     """Lets everything through; the workers are the only limit."""
 
     async def start(self) -> None:
@@ -27,7 +26,7 @@ class ConstantGate:
     def permits(self, workers: int) -> int:
         return workers
 
-    async def admit(self, envelope: Envelope) -> Verdict:  # noqa: ARG002 - all are alike
+    async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
         return _CONTINUE
 
     def subscribe(self, wake: Callable[[], None]) -> None:

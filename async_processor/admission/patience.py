@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from async_processor.admission.base import Gate, GateState, Refuse, Verdict, Wait
-from async_processor.wire.envelope import Envelope
+from async_processor.admission.base import Candidate, Gate, GateState, Refuse, Verdict, Wait
 
 
 class Patience:
@@ -28,8 +27,8 @@ class Patience:
     def permits(self, workers: int) -> int:
         return self._gate.permits(workers)
 
-    async def admit(self, envelope: Envelope) -> Verdict:
-        match await self._gate.admit(envelope):
+    async def admit(self, candidate: Candidate) -> Verdict:
+        match await self._gate.admit(candidate):
             case Refuse(reason=reason, message=message):
                 return Wait(reason=reason, message=message)
             case verdict:
@@ -37,6 +36,12 @@ class Patience:
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         self._gate.subscribe(wake)
+
+    async def room(self, lot: str) -> int | None:
+        return await self._gate.room(lot)
+
+    def on_room(self, recall: Callable[[str], None]) -> None:
+        self._gate.on_room(recall)
 
     def state(self) -> GateState:
         return msgspec.structs.replace(self._gate.state(), type="wait-on-refuse")

@@ -13,12 +13,19 @@ from functools import partial
 
 import msgspec
 
-from async_processor.admission.base import Continue, GateState, Reason, Refuse, Verdict
+from async_processor.admission.base import (
+    Candidate,
+    Continue,
+    GateState,
+    Reason,
+    Refuse,
+    Verdict,
+    WithoutLots,
+)
 from async_processor.admission.limits import StartAllowance, start_limit
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.sensors.base import Observation, Reading, Sensor, Unreadable
-from async_processor.wire.envelope import Envelope
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +57,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         return start_limit(budget, workers)
 
 
-class SensorGate:
+class SensorGate(WithoutLots):
     """One queue's or pool's gate over a sensor that it may share with others.
 
     The sensor's wake and every question put to the gate bring it up to date; nothing else writes
@@ -101,7 +108,7 @@ class SensorGate:
         available = self._allowance.available()
         return workers if available is None else min(workers, available)
 
-    async def admit(self, envelope: Envelope) -> Verdict:  # noqa: ARG002 - all are alike
+    async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
         self._look()
         now = self._clock.monotonic()
         if self._allowance.take(now):

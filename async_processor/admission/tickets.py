@@ -24,6 +24,9 @@ class LocalTicket:
         self._on_release = on_release
         self._on_refund = on_refund
 
+    def on_loss(self, cut_off: Callable[[], None]) -> None:
+        """What this process holds by itself is never lost."""
+
     async def release(self) -> None:
         self._end(self._on_release)
 

@@ -8,8 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
-from async_processor.admission.base import Continue, Drop, Gate, Refuse, Ticket, Wait
+from async_processor.admission.base import (
+    Candidate,
+    Continue,
+    Drop,
+    Gate,
+    Refuse,
+    Ticket,
+    Wait,
+)
 from async_processor.clock import Clock
 from async_processor.dispatch.parking import ParkingLot
 from async_processor.dispatch.route import Route
@@ -93,11 +102,14 @@ class Worker:
             return decision
         envelope = held.delivery.message
         assert isinstance(envelope, Envelope)  # noqa: S101 - triage ends all others
+        candidate = Candidate(envelope=envelope, labels=route.queue.labels)
         for gate in (route.gate, route.pool.gate):
-            passed = await self._pass(gate, held, route, envelope)
+            passed = await self._pass(gate, held, route, candidate)
             if isinstance(passed, Decision):
                 return passed
-            tickets.append(passed)
+            passed.ticket.on_loss(partial(held.interrupt, Interruption.TICKET_LOST))
+            tickets.append(passed.ticket)
+            candidate = candidate.classified(passed.classification)
         payload = await self._payload(held.delivery, envelope)
         if payload is None:
             return route.triage.payload_gone(envelope)
@@ -106,31 +118,31 @@ class Worker:
         return await self._dispatch(held, route, envelope, payload)
 
     async def _pass(
-        self, gate: Gate, held: Held, route: Route, envelope: Envelope
-    ) -> Ticket | Decision:
+        self, gate: Gate, held: Held, route: Route, candidate: Candidate
+    ) -> Continue | Decision:
         """Ask a gate until it lets the request through or ends its stay."""
         give_up = self._clock.monotonic() + self._gate_wait_timeout
         parked = False
         while True:
-            verdict = await gate.admit(envelope)
+            verdict = await gate.admit(candidate)
             match verdict:
-                case Continue(ticket=ticket):
+                case Continue():
                     if parked:
                         held.enter(Phase.QUEUED)
                         self._lot(gate).passed()
-                    return ticket
+                    return verdict
                 case Refuse(reason=reason):
                     route.metrics.gate_decision(reason.value)
                     return Decision(outcome=Release(), ending=Ending.REFUSED)
                 case Drop(message=message):
                     route.metrics.gate_decision("dropped")
-                    return route.triage.dropped(envelope, message)
+                    return route.triage.dropped(candidate.envelope, message)
                 case Wait(reason=reason):
                     if not parked:
                         route.metrics.gate_decision(reason.value)
                         held.enter(Phase.PARKED)
                         parked = True
-            ended = await self._park(gate, route, envelope, give_up)
+            ended = await self._park(gate, route, candidate.envelope, give_up)
             if ended is not None:
                 return ended
 

@@ -29,6 +29,7 @@ class Interruption(Enum):
     CANCELLED = auto()
     LEASE_LOST = auto()
     DRAINED = auto()
+    TICKET_LOST = auto()
 
 
 class PhaseGauges(Protocol):

@@ -86,6 +86,15 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     score: float | None = None
 
 
+class Park(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Waits in a lot of its queue, uncounted, until it is called back.
+
+    It keeps its score and expires like any other; a claim does not find it.
+    """
+
+    lot: str
+
+
 class Bury(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The raw message goes to the dead-letter queue, and the sender, if known, gets a result."""
 
@@ -93,7 +102,7 @@ class Bury(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     post: Post | None = None
 
 
-Outcome = Post | Retry | Release | Bury
+Outcome = Post | Retry | Release | Park | Bury
 
 
 class Settlement(Enum):
@@ -156,7 +165,7 @@ class Transport(Protocol):
         ...
 
     async def claim_expired(self, queue_name: str, limit: int) -> Sequence[Delivery]:
-        """Like `claim`, of messages whose score has passed, suspects included."""
+        """Like `claim`, of messages whose score has passed, suspects and parked ones included."""
         ...
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
@@ -175,8 +184,16 @@ class Transport(Protocol):
         """Put due retries back into their own queues; returns when the next is due (Unix time)."""
         ...
 
+    async def lots(self, queue_name: str) -> Sequence[str]:
+        """The lots of the queue in which messages wait."""
+        ...
+
+    async def recall(self, queue_name: str, lot: str, limit: int) -> int:
+        """Put up to `limit` messages of a lot, earliest deadline first, back into the queue."""
+        ...
+
     async def next_expiry(self, queue_name: str) -> float | None:
-        """The earliest score in the queue, a Unix time; None when the queue is empty."""
+        """The earliest score in the queue and its lots, a Unix time; None when all are empty."""
         ...
 
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from async_processor.admission.base import (
+    Candidate,
     Continue,
     Drop,
     GateState,
@@ -14,6 +15,7 @@ from async_processor.admission.base import (
     Refuse,
     Verdict,
     Wait,
+    WithoutLots,
 )
 from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.chain import Chain
@@ -25,15 +27,14 @@ from async_processor.admission.settings import (
     WaitOnRefuseGate,
 )
 from async_processor.clock import SystemClock
-from async_processor.wire.envelope import Envelope, read
+from async_processor.testing.candidates import CANDIDATE
 
-ENVELOPE: Envelope = read(b'{"id": "r", "deadline": 2000000000, "payload": {}}')
 REFUSE = Refuse(reason=Reason.QUOTA_EXHAUSTED, message="enough")
 WAIT = Wait(reason=Reason.GATE_CLOSED, message="later")
 DROP = Drop(message="no")
 
 
-class Scripted:
+class Scripted(WithoutLots):
     """A gate that says one thing and writes down what happens to its tickets."""
 
     def __init__(
@@ -56,10 +57,13 @@ class Scripted:
     def permits(self, workers: int) -> int:
         return int(workers * self._state.budget)
 
-    async def admit(self, envelope: Envelope) -> Verdict:
+    async def admit(self, candidate: Candidate) -> Verdict:
         if isinstance(self._says, Exception):
             raise self._says
         return self._says or Continue(ticket=self)
+
+    def on_loss(self, cut_off: Callable[[], None]) -> None:
+        self.events.append("on_loss")
 
     async def release(self) -> None:
         self.events.append("release")
@@ -79,21 +83,21 @@ async def test_what_the_first_gates_gave_is_refunded_when_a_later_one_holds_back
     verdict: Verdict,
 ) -> None:
     first, second, last = Scripted(), Scripted(), Scripted()
-    assert await Chain([first, second, Scripted(verdict), last]).admit(ENVELOPE) is verdict
+    assert await Chain([first, second, Scripted(verdict), last]).admit(CANDIDATE) is verdict
     assert (first.events, second.events, last.events) == (["refund"], ["refund"], [])
 
 
 async def test_a_gate_that_fails_leaves_no_reservation_behind() -> None:
     first = Scripted()
     with pytest.raises(OSError, match="broken"):
-        await Chain([first, Scripted(OSError("broken"))]).admit(ENVELOPE)
+        await Chain([first, Scripted(OSError("broken"))]).admit(CANDIDATE)
     assert first.events == ["refund"]
 
 
 @pytest.mark.parametrize("end", ["release", "refund"])
 async def test_the_reservations_end_together(end: str) -> None:
     gates = [Scripted(), Scripted()]
-    verdict = await Chain(gates).admit(ENVELOPE)
+    verdict = await Chain(gates).admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     assert [gate.events for gate in gates] == [[], []]
     await getattr(verdict.ticket, end)()
@@ -106,7 +110,7 @@ async def test_one_reservation_that_fails_to_end_does_not_keep_the_others() -> N
             raise OSError("stuck")
 
     first = Scripted()
-    verdict = await Chain([first, Stuck()]).admit(ENVELOPE)
+    verdict = await Chain([first, Stuck()]).admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     with pytest.raises(OSError, match="stuck"):
         await verdict.ticket.release()
@@ -152,14 +156,14 @@ async def test_a_composite_shows_the_reading_of_the_gate_that_has_one() -> None:
 
 
 async def test_refusals_become_waiting_and_nothing_else_changes() -> None:
-    verdict = await Patience(Scripted(REFUSE)).admit(ENVELOPE)
+    verdict = await Patience(Scripted(REFUSE)).admit(CANDIDATE)
     assert isinstance(verdict, Wait)
     assert (verdict.reason, verdict.message) == (REFUSE.reason, REFUSE.message)
     for other in (WAIT, DROP):
-        assert await Patience(Scripted(other)).admit(ENVELOPE) is other
+        assert await Patience(Scripted(other)).admit(CANDIDATE) is other
     inner = Scripted(state=GateState(type="inner", budget=0.5, reason="why"))
     patient = Patience(inner)
-    admitted = await patient.admit(ENVELOPE)
+    admitted = await patient.admit(CANDIDATE)
     assert isinstance(admitted, Continue)
     assert admitted.ticket is inner
     assert (patient.budget(), patient.permits(8)) == (0.5, 4)
@@ -170,9 +174,9 @@ async def test_who_waits_is_woken_when_the_inner_gate_changes() -> None:
     inner, woken = ConcurrencyGate(1, blocking=False), list[str]()
     patient = Patience(inner)
     patient.subscribe(lambda: woken.append("woken"))
-    admitted = await patient.admit(ENVELOPE)
+    admitted = await patient.admit(CANDIDATE)
     assert isinstance(admitted, Continue)
-    assert isinstance(await patient.admit(ENVELOPE), Wait)
+    assert isinstance(await patient.admit(CANDIDATE), Wait)
     await admitted.ticket.release()
     assert woken == ["woken"]
 
@@ -183,7 +187,7 @@ async def test_requests_that_a_later_gate_refuses_do_not_wake_each_other() -> No
     woken = list[str]()
     chain.subscribe(lambda: woken.append("woken"))
     for _ in range(2):
-        assert await chain.admit(ENVELOPE) is REFUSE
+        assert await chain.admit(CANDIDATE) is REFUSE
     assert woken == []
 
 
@@ -191,7 +195,7 @@ async def test_gates_of_gates_are_built_from_the_configuration() -> None:
     limits = tuple(LocalMaxConcurrencyGate(limit=limit) for limit in (3, 2))
     settings = WaitOnRefuseGate(gate=CompositeGate(gates=limits))
     gate = build_gate(settings, GateContext(prometheus=None, clock=SystemClock()), workers=8)
-    verdicts = [await gate.admit(ENVELOPE) for _ in range(4)]
+    verdicts = [await gate.admit(CANDIDATE) for _ in range(4)]
     assert [type(verdict) for verdict in verdicts] == [Continue, Continue, Wait, Wait]
     assert gate.permits(8) == 0
     first = verdicts[0]

@@ -7,13 +7,11 @@ import pytest
 from async_processor.admission.base import Continue, Reason, Refuse, Ticket, Wait
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
-from async_processor.wire.envelope import Envelope, read
-
-ENVELOPE: Envelope = read(b'{"id": "r", "deadline": 2000000000, "payload": {}}')
+from async_processor.testing.candidates import CANDIDATE
 
 
 async def taken(gate: ConcurrencyGate) -> Ticket:
-    verdict = await gate.admit(ENVELOPE)
+    verdict = await gate.admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     return verdict.ticket
 
@@ -22,7 +20,7 @@ async def test_constant_lets_everything_through() -> None:
     gate = ConstantGate()
     assert gate.permits(7) == 7
     assert gate.budget() == 1.0
-    assert all([isinstance(await gate.admit(ENVELOPE), Continue) for _ in range(100)])
+    assert all([isinstance(await gate.admit(CANDIDATE), Continue) for _ in range(100)])
     assert gate.state().available
 
 
@@ -33,7 +31,7 @@ async def test_over_the_limit_a_request_is_refused_or_waits(
     gate = ConcurrencyGate(2, blocking=blocking)
     for _ in range(2):
         await taken(gate)
-    verdict = await gate.admit(ENVELOPE)
+    verdict = await gate.admit(CANDIDATE)
     assert isinstance(verdict, over)
     assert (verdict.reason, verdict.message) == (Reason.GATE_CLOSED, "all 2 slots are taken")
     assert gate.state().reason == "all 2 slots are taken"
@@ -51,7 +49,7 @@ async def test_a_slot_comes_back_once_and_wakes_who_waits(end: str) -> None:
     gate, woken = ConcurrencyGate(1, blocking=True), list[int]()
     gate.subscribe(lambda: woken.append(gate.permits(8)))
     ticket = await taken(gate)
-    assert isinstance(await gate.admit(ENVELOPE), Wait)
+    assert isinstance(await gate.admit(CANDIDATE), Wait)
     await getattr(ticket, end)()
     await ticket.release()
     await ticket.refund()

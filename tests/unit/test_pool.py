@@ -8,17 +8,16 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_processor.admission.base import GateState, Verdict
+from async_processor.admission.base import Candidate, GateState, Verdict, WithoutLots
 from async_processor.clock import SystemClock
 from async_processor.dispatch.merge.base import Bidder
 from async_processor.dispatch.merge.random_robin import RandomRobin
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.settings import PoolSettings, QueueSettings
 from async_processor.telemetry.metrics import Metrics
-from async_processor.wire.envelope import Envelope
 
 
-class Valve:
+class Valve(WithoutLots):
     """A gate that a test opens and closes."""
 
     def __init__(self, permits: int = 1_000_000) -> None:
@@ -40,7 +39,7 @@ class Valve:
     def permits(self, workers: int) -> int:
         return self._permits
 
-    async def admit(self, envelope: Envelope) -> Verdict:
+    async def admit(self, candidate: Candidate) -> Verdict:
         raise NotImplementedError
 
     def subscribe(self, wake: Callable[[], None]) -> None:

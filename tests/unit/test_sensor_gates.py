@@ -9,10 +9,8 @@ import pytest
 from async_processor.admission.base import Continue, Reason, Refuse
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.sensors.base import Observation, Reading, Unreadable
+from async_processor.testing.candidates import CANDIDATE
 from async_processor.testing.clock import ManualClock
-from async_processor.wire.envelope import Envelope, read
-
-ENVELOPE: Envelope = read(b'{"id": "r", "deadline": 2000000000, "payload": {}}')
 
 
 class Dial:
@@ -69,7 +67,7 @@ class Bench:
         )
 
     async def admitted(self, gate: SensorGate | None = None, demand: int = 50) -> int:
-        verdicts = [await (gate or self.gate).admit(ENVELOPE) for _ in range(demand)]
+        verdicts = [await (gate or self.gate).admit(CANDIDATE) for _ in range(demand)]
         return sum(isinstance(verdict, Continue) for verdict in verdicts)
 
 
@@ -91,7 +89,7 @@ async def test_open_partly_and_closed() -> None:
 async def test_a_refusal_says_why() -> None:
     bench = Bench(threshold=0.2)
     bench.dial.turn(0.15)
-    verdict = await bench.gate.admit(ENVELOPE)
+    verdict = await bench.gate.admit(CANDIDATE)
     assert isinstance(verdict, Refuse)
     assert verdict.reason is Reason.GATE_CLOSED
     assert verdict.message == "the value 0.15 is not above 0.2"
@@ -186,7 +184,7 @@ async def test_the_gate_wakes_on_readings_losses_and_refunds() -> None:
     bench, woken = Bench(), list[float]()
     bench.gate.subscribe(lambda: woken.append(bench.gate.permits(10)))
     bench.dial.turn(0.1)
-    verdict = await bench.gate.admit(ENVELOPE)
+    verdict = await bench.gate.admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     assert await bench.admitted(demand=1) == 0  # held back, and to be woken
     await verdict.ticket.refund()
@@ -201,7 +199,7 @@ async def test_a_refund_wakes_nobody_when_nobody_was_held_back_meanwhile() -> No
     bench, woken = Bench(), list[str]()
     bench.dial.turn(0.1)
     bench.gate.subscribe(lambda: woken.append("woken"))
-    verdict = await bench.gate.admit(ENVELOPE)
+    verdict = await bench.gate.admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     await verdict.ticket.refund()
     assert woken == []
@@ -211,7 +209,7 @@ async def test_a_refund_wakes_nobody_when_nobody_was_held_back_meanwhile() -> No
 async def test_a_release_gives_nothing_back_because_the_request_did_start() -> None:
     bench = Bench()
     bench.dial.turn(0.1)
-    verdict = await bench.gate.admit(ENVELOPE)
+    verdict = await bench.gate.admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     await verdict.ticket.release()
     assert await bench.admitted() == 0
