@@ -1,6 +1,6 @@
 """Which HTTP client costs least on the way of a request.
 
-    python benchmarks/http_clients.py [--requests 20000]
+    python -m benchmarks http-clients
 
 Each client sends the same small completion request to an instant server (a process of its own, on
 the same machine) from a number of concurrent workers, as the daemon does, on uvloop. The figure
@@ -23,61 +23,25 @@ One run on 2 cores, Python 3.11, aiohttp 3.14, httpx 0.28, httpx-aiohttp 0.2, 5,
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import multiprocessing
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
-from typing import Final, cast
+from typing import Final
 
 import aiohttp
 import httpx
-import uvloop
 
 from async_processor.clock import SystemClock
 from async_processor.inference.base import Answer, Call
 from async_processor.inference.http import HttpEngine
+from benchmarks.gateway import instant_gateway
+from benchmarks.report import Cell, Report
 
 BODY: Final = b'{"model":"m","prompt":"hello","max_tokens":16}'
 HEADERS: Final = {"Content-Type": "application/json", "X-Team": "a"}
-ANSWER_BODY: Final = (
-    b'{"choices":[{"text":"hi"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}'
-)
-ANSWER: Final = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(ANSWER_BODY), ANSWER_BODY)
-)
-
 Send = Callable[[str], Awaitable[None]]
-
-
-class InstantServer(asyncio.Protocol):
-    """Answers as soon as it has seen as many bytes of body as this benchmark sends."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
-        self._received = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        while (end := self._received.find(BODY)) >= 0:
-            self._received = self._received[end + len(BODY) :]
-            self._transport.write(ANSWER)
-
-
-def serve(told: Connection) -> None:
-    """Run the server in a process of its own and tell its port."""
-
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(InstantServer, "127.0.0.1", 0, backlog=1024)
-        told.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    uvloop.run(run())
 
 
 @asynccontextmanager
@@ -156,29 +120,18 @@ async def load(send: Send, url: str, *, requests: int, workers: int) -> tuple[fl
     )
 
 
-async def compare(url: str, requests: int) -> None:
-    print("| client | workers | requests/s | CPU ms/request |\n|---|---|---|---|")
-    for workers in (64, 256):
-        for name, client in CLIENTS.items():
-            if client is httpx_over_aiohttp and find_spec("httpx_aiohttp") is None:
-                continue
-            async with client(workers) as send:
-                rate, cpu = await load(send, url, requests=requests, workers=workers)
-            print(f"| {name} | {workers} | {rate:.0f} | {cpu:.3f} |", flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare HTTP clients.")
-    parser.add_argument("--requests", type=int, default=20_000)
-    requests = parser.parse_args().requests
-    ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
-    server.start()
-    try:
-        uvloop.run(compare(f"http://127.0.0.1:{ours.recv()}/v1/completions", requests))
-    finally:
-        server.terminate()
-
-
-if __name__ == "__main__":
-    main()
+async def http_clients(*, requests: int = 20_000) -> Report:
+    """Each client in turn, at 64 and at 256 workers."""
+    rows: list[dict[str, Cell]] = []
+    async with instant_gateway() as server:
+        url = f"{server.url}/v1/completions"
+        for workers in (64, 256):
+            for name, client in CLIENTS.items():
+                if client is httpx_over_aiohttp and find_spec("httpx_aiohttp") is None:
+                    continue
+                async with client(workers) as send:
+                    rate, cpu = await load(send, url, requests=requests, workers=workers)
+                rows.append(
+                    {"what": name, "workers": workers, "req/s": rate, "CPU ms/request": cpu}
+                )
+    return Report(name="http-clients", title=f"HTTP clients: {requests:,} calls", rows=rows)

@@ -1,0 +1,114 @@
+"""Run benchmarks: `python -m benchmarks [NAME ...] [--json]`.
+
+Each sets itself up (a broker, an instant inference server, the processor, every one a process of
+its own), measures, and cleans up. Another processor that speaks the contract is measured with
+--command and --configuration; `benchmarks/contender.py` says what they may hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import uvloop
+from rich.console import Console
+
+from async_processor.testing.servers import server_binaries
+from benchmarks.contender import OUR_COMMAND, Contender, our_configuration
+from benchmarks.http_clients import http_clients
+from benchmarks.idle import idle
+from benchmarks.latency import latency
+from benchmarks.memory import memory
+from benchmarks.processes import BenchmarkFailed
+from benchmarks.report import Report, machine, show
+from benchmarks.startup import startup
+from benchmarks.throughput import throughput
+
+_NAMES: Final = ("throughput", "latency", "memory", "startup", "idle", "http-clients")
+_IN_ALL: Final = _NAMES[:-1]
+
+Benchmark = Callable[[], Awaitable[Report]]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"of {', '.join(_NAMES)}; all but the last")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--command", default=OUR_COMMAND, help="what starts the processor under test")
+    add("--configuration", type=Path, help="the template of its configuration file")
+    add("--workers", type=int, nargs="+", default=[64, 256], help="for throughput")
+    add("--requests", type=int, default=10_000, help="for throughput, a turn")
+    add("--turns", type=int, default=3, help="for throughput")
+    add("--samples", type=int, default=200, help="for latency, each way")
+    add("--in-flight", type=int, default=2000, help="for memory")
+    options = parser.parse_args()
+    if unknown := set(options.names).difference(_NAMES):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))} (of {', '.join(_NAMES)})")
+    return options
+
+
+def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
+    template: Path | None = options.configuration
+    contender = Contender(
+        command=options.command,
+        configuration=template.read_text() if template else our_configuration(),
+    )
+    workers, requests, turns = options.workers, options.requests, options.turns
+    return {
+        "throughput": partial(
+            throughput, contender, workers=workers, requests=requests, turns=turns
+        ),
+        "latency": partial(latency, contender, samples=options.samples),
+        "memory": partial(memory, contender, in_flight=options.in_flight),
+        "startup": partial(startup, contender),
+        "idle": partial(idle, contender),
+        "http-clients": http_clients,
+    }
+
+
+async def _run(options: argparse.Namespace, console: Console) -> list[Report]:
+    reports = []
+    benchmarks = _benchmarks(options)
+    for name in options.names or _IN_ALL:
+        reports.append(await benchmarks[name]())
+        if not options.json:
+            show(reports[-1], console)
+    return reports
+
+
+def _allow_open_files() -> None:
+    """Every call in flight is an open connection, here at the gateway too."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def main() -> int:
+    options = _options()
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    _allow_open_files()
+    on = machine(next(iter(server_binaries()), "none"))
+    if not options.json:
+        console.print(", ".join(f"{name}: {value}" for name, value in on.items()))
+    try:
+        reports = uvloop.run(_run(options, console))
+    except BenchmarkFailed as failure:
+        print(f"benchmarks: {failure}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(msgspec.json.encode({"machine": on, "benchmarks": reports}).decode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

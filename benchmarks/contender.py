@@ -1,0 +1,131 @@
+"""The processor under test: any command that speaks the contract.
+
+Its command line, and the text of its configuration file if it has one, may hold these names:
+
+    {python}         this Python            {config}         the path of the configuration file
+    {broker}         redis://host:port/0    {broker_address} host:port
+    {gateway}        http://host:port       {workers}        how many calls at a time
+    {queue}          the sorted set         {results}        the result list
+    {health_port}    /readyz answers here   {metrics_port}   for /metrics
+
+Nothing else is assumed of it, but that it answers GET /readyz with 200 when it is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from async_processor.testing.servers import free_port
+from benchmarks.messages import QUEUE, RESULTS
+from benchmarks.processes import BenchmarkFailed, running
+
+OUR_COMMAND: Final = "{python} -m async_processor run --config {config}"
+_OUR_TRANSPORT: Final = """\
+transport:
+  type: redis-sortedset
+  url: {broker}
+  result_queue_name: {results}
+  queues:
+"""
+_OUR_QUEUE: Final = """\
+    - queue_name: %s
+      igw_base_url: {gateway}
+      gate: {type: constant}
+"""
+_OUR_REST: Final = """\
+worker_pools:
+  - {id: default, workers: {workers}}
+server: {bind: 127.0.0.1, health_port: {health_port}, metrics_port: {metrics_port}}
+"""
+
+_READY_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.005
+_LOG_TAIL: Final = 2000
+
+
+def our_configuration(*, more_queues: int = 0) -> str:
+    """The daemon's configuration, all defaults; `more_queues` stay empty."""
+    queues = ["{queue}", *(f"empty-{number}" for number in range(more_queues))]
+    return _OUR_TRANSPORT + "".join(_OUR_QUEUE % queue for queue in queues) + _OUR_REST
+
+
+class Contender(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start it; the configuration is the text of a file."""
+
+    command: str = OUR_COMMAND
+    configuration: str = our_configuration()
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """It runs and is ready, `ready_after` seconds after its start."""
+
+    pid: int
+    ready_after: float
+
+
+@asynccontextmanager
+async def started(
+    contender: Contender, folder: Path, *, broker: str, gateway: str, workers: int
+) -> AsyncIterator[Running]:
+    """Start it and wait until it is ready; it is ended at the end."""
+    health_port, config, log = free_port(), folder / "config", folder / "processor.log"
+    names = {
+        "python": sys.executable,
+        "config": str(config),
+        "broker": broker,
+        "broker_address": broker.removeprefix("redis://").partition("/")[0],
+        "gateway": gateway,
+        "workers": str(workers),
+        "queue": QUEUE,
+        "results": RESULTS,
+        "health_port": str(health_port),
+        "metrics_port": str(free_port()),
+    }
+    config.write_text(_filled(contender.configuration, names))
+    command = [_filled(part, names) for part in shlex.split(contender.command)]
+    start = time.perf_counter()
+    async with running(command, log) as process:
+        await _ready(process, health_port, log)
+        yield Running(pid=process.pid, ready_after=time.perf_counter() - start)
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    """Other braces stay as they are: the text may be YAML or JSON."""
+    for name, value in names.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+async def _ready(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not await _says_ready(port):
+        if process.returncode is not None or time.monotonic() > deadline:
+            raise BenchmarkFailed(f"the processor did not get ready:\n{_tail(log)}")
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-_LOG_TAIL:]
+
+
+async def _says_ready(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    try:
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return b" 200 " in await reader.readline()
+    except OSError:
+        return False
+    finally:
+        writer.close()

@@ -1,0 +1,76 @@
+"""What every benchmark stands on: a broker of its own, and a driver that loads it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from async_processor.redis_io.client import Argument, RedisClient
+from async_processor.redis_io.connect import open_client
+from async_processor.testing.servers import RedisServer
+from benchmarks.contender import Contender, Running, started
+from benchmarks.messages import RESULTS, laid_aside, released
+from benchmarks.processes import BenchmarkFailed
+
+_LOOK_SECONDS: Final = 0.01
+_PATIENCE: Final = 120.0
+
+
+class Stage:
+    """Built for one measurement and torn down after it, so that none leaves traces to the next."""
+
+    def __init__(self, server: RedisServer, client: RedisClient, folder: Path) -> None:
+        self.server = server
+        self._client = client
+        self._folder = folder
+
+    @property
+    def broker(self) -> str:
+        return self.server.url
+
+    async def ask(self, *command: Argument, wait: float = 0) -> Any:
+        """One command of the driver's own, which itself blocks for at most `wait` seconds."""
+        return await self._client.execute(*command, wait=wait)
+
+    async def lay_aside(self, count: int, body: bytes) -> None:
+        """Write a backlog where the processor does not look; clears what went before."""
+        await self.ask("DEL", RESULTS)
+        for batch in laid_aside(count, body):
+            await self._client.pipeline(batch)
+
+    async def work_off(self, count: int) -> float:
+        """Release the backlog; returns the seconds until its last result stands."""
+        start = time.perf_counter()
+        await self.ask(*released())
+        while await self.ask("LLEN", RESULTS) < count:
+            if time.perf_counter() - start > _PATIENCE:
+                raise BenchmarkFailed(f"not all of {count} results came in {_PATIENCE:g} s")
+            await asyncio.sleep(_LOOK_SECONDS)
+        return time.perf_counter() - start
+
+    @asynccontextmanager
+    async def processor(
+        self, contender: Contender, gateway: str, *, workers: int
+    ) -> AsyncIterator[Running]:
+        """The processor, ready, before a gateway."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        async with started(
+            contender, folder, broker=self.broker, gateway=gateway, workers=workers
+        ) as process:
+            yield process
+
+
+@asynccontextmanager
+async def stage() -> AsyncIterator[Stage]:
+    """An empty broker of its own, redis-server from PATH or else the embedded Valkey."""
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(RedisServer())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        client = open_client(server.url)
+        stack.push_async_callback(client.close)
+        yield Stage(server, client, folder)
