@@ -11,7 +11,7 @@ from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.testing.probe import Capability
 from async_processor.testing.servers import RedisServer
-from async_processor.transport.redis_sorted_set import RedisSortedSet
+from async_processor.transport.redis_sorted_set import CLAIM_BYTES, RedisSortedSet
 from async_processor.transport.settings import RedisSettings
 from async_processor.wire import dead_letter
 from async_processor.wire.dead_letter import DeadLetter
@@ -38,10 +38,12 @@ class RedisProbe:
         await transport.start()
         return transport
 
-    def stopped_replica(self, *, lease_ttl: float = 60.0) -> RedisSortedSet:
+    def stopped_replica(
+        self, *, lease_ttl: float = 60.0, claim_bytes: int = CLAIM_BYTES
+    ) -> RedisSortedSet:
         """A replica that the test starts when it likes."""
         settings = RedisSettings(url=self._replica_url, lease_ttl=lease_ttl)
-        transport = RedisSortedSet(settings, flush_timeout=1.0)
+        transport = RedisSortedSet(settings, claim_bytes=claim_bytes, flush_timeout=1.0)
         self._replicas.append(transport)
         return transport
 

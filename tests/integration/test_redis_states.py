@@ -14,7 +14,15 @@ from async_processor.redis_io.keys import go_claim_keys, queue_keys
 from async_processor.testing.messages import DEADLINE, message
 from async_processor.testing.redis_probe import RedisProbe, redis_probe
 from async_processor.testing.servers import server_binaries
-from async_processor.testing.stage import QUEUE, SHORT_LEASE, answer, claim_one, reclaim, submit
+from async_processor.testing.stage import (
+    QUEUE,
+    SHORT_LEASE,
+    answer,
+    claim_one,
+    ids,
+    reclaim,
+    submit,
+)
 from async_processor.transport.base import Bury, Delivery, Release, Retry, Settlement
 from async_processor.wire import dead_letter, result
 from async_processor.wire.envelope import read, score
@@ -311,3 +319,23 @@ async def test_scripts_that_the_server_forgot_are_loaded_again(probe: RedisProbe
     await probe.client.execute("SCRIPT", "FLUSH")
     assert await replica.settle(delivery, answer(delivery)) is Settlement.DONE
     assert len(await probe.results("result-list")) == 1
+
+
+async def test_a_claim_stops_at_its_bytes_but_takes_one_of_any_size(probe: RedisProbe) -> None:
+    for number in range(1, 6):
+        await submit(probe, f"r-{number}", seq=number, note="x" * 1000)
+    replica = probe.stopped_replica(claim_bytes=2500)
+    await replica.start()
+    assert len(await replica.claim(QUEUE, 10, suspects=False)) == 3
+    await submit(probe, "large", seq=0, note="x" * 5000)
+    assert ids(await replica.claim(QUEUE, 10, suspects=False)) == ["large"]
+
+
+async def test_many_leases_are_extended_at_once(probe: RedisProbe) -> None:
+    for number in range(1, 2502):
+        await submit(probe, f"r-{number}", seq=number)
+    replica = await probe.replica()
+    deliveries = await replica.claim(QUEUE, 3000, suspects=False)
+    assert len(deliveries) == 2501
+    await probe.client.execute("DEL", KEYS.leases)
+    assert await replica.extend(deliveries) == {delivery.token for delivery in deliveries}

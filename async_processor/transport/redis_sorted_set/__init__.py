@@ -10,6 +10,6 @@ What must hold, and where it is kept (`redis_io/lua` says it command by command)
   is sent again, and "gone" then counts as done.
 """
 
-from async_processor.transport.redis_sorted_set.transport import RedisSortedSet
+from async_processor.transport.redis_sorted_set.transport import CLAIM_BYTES, RedisSortedSet
 
-__all__ = ["RedisSortedSet"]
+__all__ = ["CLAIM_BYTES", "RedisSortedSet"]
