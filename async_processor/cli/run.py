@@ -6,6 +6,7 @@ it starts ends in order.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -17,6 +18,9 @@ from async_processor import __version__
 
 DEBUGGING: Final = 4
 """`-v` from which on every outcome is logged."""
+
+_YOUNG_OBJECTS: Final = 10_000
+"""How many may come before the garbage collector looks through them; Python's own figure is 700."""
 
 _HELP: Final = frozenset({"--help", "-help", "-h"})
 
@@ -53,4 +57,17 @@ def _run(arguments: list[str]) -> None:
     for note in inputs.notes:
         log.warning("configuration_note", note=note)
     log.info("starting", version=__version__, configuration=effective(inputs.settings))
-    loop.run(Daemon(build(inputs.settings)).run())
+    daemon = Daemon(build(inputs.settings))
+    _spare_the_garbage_collector()
+    loop.run(daemon.run())
+
+
+def _spare_the_garbage_collector() -> None:
+    """What stands now stands to the end, and requests hardly ever leave cycles behind.
+
+    Going through all modules again and again would cost a quarter of the daemon's CPU time. Young
+    objects are looked through less often, for those of the requests in flight are all alive.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS)
