@@ -17,6 +17,7 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     leases: str
     deliveries: str
     stranded: str
+    lots: str
 
 
 class GoClaimKeys(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +37,18 @@ def queue_keys(queue_name: str) -> QueueKeys:
         leases=f"{prefix}:leases",
         deliveries=f"{prefix}:deliveries",
         stranded=stranded_key(queue_name),
+        lots=f"{prefix}:lots",
     )
 
 
 def stranded_key(name: str) -> str:
     """Letters that the dead-letter queue did not take, of a request or retry queue."""
     return f"{tagged(name)}:stranded"
+
+
+def lot_key(queue_name: str, lot: str) -> str:
+    """What waits in one lot of a queue."""
+    return f"{tagged(queue_name)}:lot:{lot}"
 
 
 def go_claim_keys(queue_name: str, *, clustered: bool) -> GoClaimKeys:

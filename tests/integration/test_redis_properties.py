@@ -15,20 +15,28 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from async_processor.errors import BrokerUnavailable
-from async_processor.redis_io.keys import queue_keys
+from async_processor.redis_io.keys import lot_key, queue_keys
 from async_processor.redis_io.scripts import CLAIM, RECLAIM, SETTLE, Script
 from async_processor.testing.messages import DEADLINE
 from async_processor.testing.proxy import BadNetwork
 from async_processor.testing.redis_probe import RedisProbe
 from async_processor.testing.servers import RedisServer
 from async_processor.testing.stage import QUEUE, answer, submit
-from async_processor.transport.base import Bury, Delivery, Outcome, Release, Retry, Settlement
+from async_processor.transport.base import (
+    Bury,
+    Delivery,
+    Outcome,
+    Park,
+    Release,
+    Retry,
+    Settlement,
+)
 from async_processor.transport.redis_sorted_set import RedisSortedSet
 from async_processor.wire import result
 from async_processor.wire.envelope import Envelope, read
 
 KEYS = queue_keys(QUEUE)
-RECLAIM_KEYS = (KEYS.queue, KEYS.claims, KEYS.leases, KEYS.deliveries)
+RECLAIM_KEYS = (KEYS.queue, KEYS.claims, KEYS.leases, KEYS.deliveries, KEYS.lots)
 REPLICAS = st.integers(0, 1)
 
 
@@ -136,6 +144,10 @@ class Replicas(RuleBasedStateMachine):
         self.run(self.replicas[0].stop())
         self.replicas[0] = self.run(self.probe.replica())
 
+    @rule(who=REPLICAS, limit=st.integers(1, 3))
+    def recall(self, who: int, limit: int) -> None:
+        self.run(self.replicas[who].recall(QUEUE, "lot", limit))
+
     @rule()
     def promote_by_both_at_once(self) -> None:
         self.run(promote(self.replicas))
@@ -153,7 +165,8 @@ class Replicas(RuleBasedStateMachine):
         claims = await self.probe.client.execute("HVALS", KEYS.claims)
         letters = [letter.body for letter in await self.probe.dead_letters()]
         results = [result.decode(body).id for body in await self.probe.results("result-list")]
-        bodies = [*waiting, *retries, *claims, *letters]
+        parked = await self.probe.waiting(lot_key(QUEUE, "lot"))
+        bodies = [*waiting, *retries, *claims, *letters, *parked]
         return Counter([*map(id_of, bodies), *results])
 
     def teardown(self) -> None:
@@ -174,6 +187,7 @@ class Replicas(RuleBasedStateMachine):
         await self.end_leases(())
         await self.reclaim_now()
         await promote(self.replicas)
+        await self.replicas[0].recall(QUEUE, "lot", 1000)
         while deliveries := await self.replicas[0].claim(QUEUE, 10, suspects=True):
             await settle_together(self.replicas[0], deliveries, [answer(d) for d in deliveries])
         await self.reclaim_now()
@@ -190,6 +204,7 @@ def outcomes_of(delivery: Delivery) -> st.SearchStrategy[Outcome]:
             Retry(body=again, due_at=1.0),
             Release(),
             Release(score=DEADLINE - 1.0),
+            Park(lot="lot"),
             Bury(reason="poison"),
         ]
     )

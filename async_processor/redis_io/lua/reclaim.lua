@@ -1,11 +1,11 @@
 -- Put messages whose lease has ended back into their queue, and count a delivery for each.
 --
 -- KEYS     1 queue (zset)   2 claims (hash token -> body)   3 leases (zset token -> end, ms)
---          4 deliveries (hash sha1(body) -> count)
+--          4 deliveries (hash sha1(body) -> count)   5 lots (zset lot -> its lowest score)
 -- ARGV     1 most messages
 -- Returns  how many leases ended; as many as ARGV[1]: there may be more
 -- After    they stand in the queue under their old scores, their tokens are void. With nothing
---          queued and nothing claimed no count is left either.
+--          queued, parked or claimed no count is left either.
 -- Errors   are raised before a message is touched, or while it stands in both places.
 
 local queue, claims, leases, deliveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -24,7 +24,7 @@ for _, token in ipairs(tokens) do
   redis.call('ZREM', leases, token)
 end
 
-if redis.call('HLEN', claims) == 0 and redis.call('ZCARD', queue) == 0 then
+if redis.call('EXISTS', claims, queue, KEYS[5]) == 0 then
   redis.call('DEL', deliveries)
 end
 return #tokens

@@ -3,11 +3,13 @@
 -- KEYS     1 queue (zset)   2 claims (hash token -> body)   3 leases (zset token -> end, ms)
 --          4 deliveries (hash sha1(body) -> count)   5 stranded (list: letters without a place)
 --          6 retry (zset)   7 dead letters (list)    8 the transport's results (list)
---          9... other result lists, and for each request with a token its active and cancel key
---          and, where there is one, the key of its stored payload (contract, section 3)
--- ARGV     8 per item: 1 token   2 what: "post", "retry", "release" or "bury"
---          3 retry: the new body; bury: the letter   4 retry: due, Unix seconds; release: the
---          new score, "" for the old   5 result, "" for none   6 its list, an index of KEYS
+--          9 lots (zset lot -> its lowest score)   10... other result lists and lots (zsets), and
+--          for each request with a token its active and cancel key and, where there is one, the
+--          key of its stored payload (contract, section 3)
+-- ARGV     8 per item: 1 token   2 what: "post", "retry", "release", "park" or "bury"
+--          3 retry: the new body; bury: the letter; park: the lot's name   4 retry: due, Unix seconds; release: the
+--          new score, "" for the old   5 result, "" for none   6 its list, or the lot, an index
+--          of KEYS
 --          7 milliseconds until that list expires, "" for never
 --          8 request token, index of its keys, how many: "<token> <index> <count>", or ""
 -- Returns  per item 1 done; 0 the token no longer stands, nothing was written; 2 done, but in
@@ -19,7 +21,7 @@
 --          written: the claim's body is dropped only when the new place has taken over.
 
 local queue, claims, leases, deliveries, stranded = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local retry, dead_letters, results = KEYS[6], KEYS[7], KEYS[8]
+local retry, dead_letters, results, lots = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local counted = redis.call('HLEN', deliveries) > 0
 
 local function failure(answer)
@@ -38,7 +40,7 @@ local function place(command, places, ...)
 end
 
 local function post(item)
-  local asked = KEYS[tonumber(item.list)]
+  local asked = KEYS[tonumber(item.target)]
   local list, fault = place('LPUSH', {asked, results}, item.result)
   if list == asked and item.expires ~= '' then redis.call('PEXPIRE', list, item.expires) end
   return list, fault, list ~= asked
@@ -67,7 +69,16 @@ local function release(item)
   return place('ZADD', {queue}, score, redis.call('HGET', claims, item.token))
 end
 
-local execute = {post = post, bury = bury, retry = put_off, release = release}
+-- Listed first: a lot that is listed and empty harms nobody, one that is not listed would be lost.
+local function park(item)
+  local listed, fault = place('ZADD', {lots}, 'LT', item.score, item.value)
+  if not listed then return nil, fault end
+  local body = redis.call('HGET', claims, item.token)
+  return place('ZADD', {KEYS[tonumber(item.target)]}, item.score, body)
+end
+
+local execute = {post = post, bury = bury, retry = put_off, release = release, park = park}
+local keeps_count = {release = true, park = true}
 
 -- The keys of a request go with it, if they still name this generation of its id.
 local function forget(request)
@@ -89,7 +100,7 @@ local function settle(item)
     redis.call('ZADD', leases, lease_end, item.token)
     return fault
   end
-  if counted and item.what ~= 'release' then
+  if counted and not keeps_count[item.what] then
     redis.call('HDEL', deliveries, redis.sha1hex(redis.call('HGET', claims, item.token)))
   end
   redis.call('HDEL', claims, item.token)
@@ -101,7 +112,7 @@ local answer = {}
 for i = 1, #ARGV, 8 do
   answer[#answer + 1] = settle({
     token = ARGV[i], what = ARGV[i + 1], value = ARGV[i + 2], number = ARGV[i + 3],
-    result = ARGV[i + 4], list = ARGV[i + 5], expires = ARGV[i + 6], request = ARGV[i + 7],
+    result = ARGV[i + 4], target = ARGV[i + 5], expires = ARGV[i + 6], request = ARGV[i + 7],
     score = string.match(ARGV[i], '[^:]*$'),
   })
 end

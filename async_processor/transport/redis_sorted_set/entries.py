@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from async_processor.redis_io.client import Argument
-from async_processor.redis_io.keys import queue_keys
-from async_processor.transport.base import Bury, Delivery, Outcome, Post, Release, Retry
+from async_processor.redis_io.keys import lot_key, queue_keys
+from async_processor.transport.base import Bury, Delivery, Outcome, Park, Post, Release, Retry
 from async_processor.transport.settings import RedisSettings
 from async_processor.wire import dead_letter, result
 from async_processor.wire.names import active_key, cancel_key
@@ -19,14 +19,17 @@ _RESULTS_INDEX: Final = 8
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One settlement; settle.lua explains the fields. `size` is in bytes."""
+    """One settlement; settle.lua explains the fields. `size` is in bytes.
+
+    `target` is the key of the result's list or of the lot.
+    """
 
     token: str
     what: str
     value: bytes = b""
     number: str = ""
     result: bytes = b""
-    result_queue: str = ""
+    target: str = ""
     expires_ms: str = ""
     request_token: str = ""
     request_keys: tuple[str, ...] = ()
@@ -48,6 +51,9 @@ def entry(delivery: Delivery, outcome: Outcome, now: float) -> Entry:
         case Release(score=score):
             number = "" if score is None else repr(score)
             return Entry(token=delivery.token, what="release", number=number)
+        case Park(lot=lot):
+            key = lot_key(delivery.queue_name, lot)
+            return Entry(token=delivery.token, what="park", value=lot.encode(), target=key)
 
 
 def without_place(refused: Entry, delivery: Delivery, fault: str, now: float) -> Entry | None:
@@ -57,7 +63,7 @@ def without_place(refused: Entry, delivery: Delivery, fault: str, now: float) ->
     """
     if not refused.result:
         return None
-    reason = f"no list takes the result ({refused.result_queue}: {fault})"
+    reason = f"no list takes the result ({refused.target}: {fault})"
     letter = _letter(delivery, reason, now, refused.result)
     return _ending(delivery, "bury", None, letter)
 
@@ -68,7 +74,7 @@ def _ending(delivery: Delivery, what: str, post: Post | None, letter: bytes = b"
         what=what,
         value=letter,
         result=b"" if post is None else result.encode(post.result),
-        result_queue="" if post is None else post.result_queue,
+        target="" if post is None else post.result_queue,
         expires_ms=_milliseconds(post),
         request_token=delivery.request_token,
         request_keys=_request_keys(delivery),
@@ -109,6 +115,7 @@ class Call:
         self.keys = [
             keys.queue, keys.claims, keys.leases, keys.deliveries, keys.stranded,
             settings.retry_queue_name, settings.dead_letter_queue_name, settings.result_queue_name,
+            keys.lots,
         ]  # fmt: skip
         self.arguments: list[Argument] = []
         self._clustered = clustered
@@ -123,16 +130,16 @@ class Call:
             item.value,
             item.number,
             item.result,
-            self._place(item.result_queue) if item.result else "",
+            self._place(item.target) if item.target else "",
             item.expires_ms,
             self._request(item),
         )
 
-    def _place(self, result_queue: str) -> int:
-        index = self._places.get(result_queue)
+    def _place(self, target: str) -> int:
+        index = self._places.get(target)
         if index is None:
-            self.keys.append(result_queue)
-            index = self._places[result_queue] = len(self.keys)
+            self.keys.append(target)
+            index = self._places[target] = len(self.keys)
         return index
 
     def _request(self, item: Entry) -> str:

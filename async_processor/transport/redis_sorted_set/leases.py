@@ -61,7 +61,7 @@ async def reclaim(link: Link, queue_name: str) -> int:
 
 async def _reclaim_expired(link: Link, queue_name: str) -> int:
     keys = queue_keys(queue_name)
-    names = (keys.queue, keys.claims, keys.leases, keys.deliveries)
+    names = (keys.queue, keys.claims, keys.leases, keys.deliveries, keys.lots)
     total = 0
     while True:
         reclaimed: int = await RECLAIM.run(link.client, names, (_MOVED_AT_ONCE,))

@@ -12,7 +12,7 @@ from async_processor.redis_io.client import Command
 from async_processor.redis_io.keys import queue_keys
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
-from async_processor.transport.redis_sorted_set import leases
+from async_processor.transport.redis_sorted_set import leases, parking
 from async_processor.transport.redis_sorted_set.claiming import QueueClaims
 from async_processor.transport.redis_sorted_set.link import Link
 from async_processor.transport.redis_sorted_set.refusals import passing
@@ -110,6 +110,7 @@ class RedisSortedSet:
 
     @passing
     async def claim_expired(self, queue_name: str, limit: int) -> Sequence[Delivery]:
+        await parking.recall_expired(self._link, queue_name, limit)
         return await self._claims_of(queue_name).claim(limit, highest="now", suspects=limit)
 
     def _claims_of(self, queue_name: str) -> QueueClaims:
@@ -136,9 +137,20 @@ class RedisSortedSet:
         return await self._retries.promote()
 
     @passing
+    async def lots(self, queue_name: str) -> Sequence[str]:
+        return await parking.lots(self._link, queue_name)
+
+    @passing
+    async def recall(self, queue_name: str, lot: str, limit: int) -> int:
+        return await parking.recall(self._link, queue_name, lot, limit)
+
+    @passing
     async def next_expiry(self, queue_name: str) -> float | None:
-        first = await self._link.client.execute("ZRANGE", queue_name, 0, 0, "WITHSCORES")
-        return float(first[1]) if first else None
+        sets = (queue_name, queue_keys(queue_name).lots)
+        firsts = await self._link.client.pipeline(
+            [("ZRANGE", name, 0, 0, "WITHSCORES") for name in sets]
+        )
+        return min((float(first[1]) for first in firsts if first), default=None)
 
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
         return await self._watcher.wait(queue_name, timeout)
@@ -180,6 +192,7 @@ class RedisSortedSet:
         ) = await self._link.client.pipeline(self._questions(queue_name, bounds_ms, now))
         return Backlog(
             waiting=waiting,
+            parked=await parking.parked(self._link, queue_name),
             leased=leased,
             retries_due=retries_due,
             dead_letters=dead_letters,

@@ -1,0 +1,47 @@
+"""Lots: where messages wait apart from their queue until a gate has room for them again.
+
+A lot is a sorted set of its own, and `lots` lists those that hold something under their lowest
+score. So one look says which lot has expired messages, whatever the number of lots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from async_processor.redis_io.keys import lot_key, queue_keys
+from async_processor.redis_io.scripts import RECALL
+from async_processor.transport.redis_sorted_set.link import Link
+
+_LOTS_AT_ONCE: Final = 100
+
+
+async def lots(link: Link, queue_name: str) -> Sequence[str]:
+    """The lots in which messages wait."""
+    names = await link.client.execute("ZRANGE", queue_keys(queue_name).lots, 0, -1)
+    return [name.decode() for name in names]
+
+
+async def recall(
+    link: Link, queue_name: str, lot: str, limit: int, *, highest: str = "+inf"
+) -> int:
+    """Put up to `limit` messages back into the queue; see recall.lua."""
+    keys = (queue_name, queue_keys(queue_name).lots, lot_key(queue_name, lot))
+    recalled: int = await RECALL.run(link.client, keys, (lot, highest, limit))
+    return recalled
+
+
+async def recall_expired(link: Link, queue_name: str, limit: int) -> None:
+    """Put parked messages whose score has passed back, up to `limit` of each lot."""
+    due = await link.client.execute(
+        "ZRANGEBYSCORE", queue_keys(queue_name).lots, "-inf", repr(link.clock.now()),
+        "LIMIT", 0, _LOTS_AT_ONCE,
+    )  # fmt: skip
+    for lot in due:
+        await recall(link, queue_name, lot.decode(), limit, highest="now")
+
+
+async def parked(link: Link, queue_name: str) -> int:
+    """How many messages wait in all lots of a queue."""
+    keys = [lot_key(queue_name, lot) for lot in await lots(link, queue_name)]
+    return sum(await link.client.pipeline([("ZCARD", key) for key in keys]))
