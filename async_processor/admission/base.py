@@ -68,10 +68,14 @@ class Ticket(Protocol):
 
 
 class Continue(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Go on, holding this reservation; a classification, if given, replaces the earlier one."""
+    """Go on, holding this reservation; a classification, if given, replaces the earlier one.
+
+    `lot` is where the message may wait, as if refused, when its pool has no place for it.
+    """
 
     ticket: Ticket
     classification: Classification = Classification.NONE
+    lot: str = ""
 
 
 class Refuse(msgspec.Struct, frozen=True, kw_only=True, eq=False):

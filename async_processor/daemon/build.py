@@ -19,7 +19,7 @@ from async_processor.dispatch.merge.random_robin import RandomRobin
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.settings import PoolSettings, QueueSettings
-from async_processor.dispatch.suspects import SuspectSeat
+from async_processor.dispatch.suspects import Suspects
 from async_processor.dispatch.worker import Worker
 from async_processor.inference.base import Engine
 from async_processor.inference.headers import HeaderRules
@@ -110,7 +110,7 @@ class _Assembly:
         self._metrics = Metrics()
         self._holdings = Holdings()
         self._readiness = Readiness()
-        self._suspects = SuspectSeat()
+        self._suspects = Suspects()
         self._gates = GateContext(prometheus=settings.prometheus, clock=self._clock)
 
     def parts(self) -> Parts:

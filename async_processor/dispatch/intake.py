@@ -14,7 +14,9 @@ from typing import Final
 
 from async_processor.admission.base import Reason
 from async_processor.dispatch.route import Route
-from async_processor.dispatch.suspects import SuspectSeat
+from async_processor.dispatch.seat import Seat
+from async_processor.dispatch.stay import Stay
+from async_processor.dispatch.suspects import Suspects
 from async_processor.dispatch.worker import Worker
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import uninterrupted
@@ -53,7 +55,7 @@ class Intake:
         worker: Worker,
         holdings: Holdings,
         *,
-        suspects: SuspectSeat,
+        suspects: Suspects,
         gauges: PhaseGauges,
     ) -> None:
         self._route = route
@@ -89,21 +91,20 @@ class Intake:
         permits = await self._permits()
         if not permits:
             return
-        slots = self._still_permitted(
-            await self._route.pool.acquire(self._route.queue, min(permits, CLAIM_LIMIT))
-        )
-        if not slots:
+        seats = await self._route.pool.acquire(self._route.queue, min(permits, CLAIM_LIMIT))
+        seats = self._still_permitted(seats)
+        if not seats:
             return
-        claimed = await uninterrupted(self._claim(slots))
-        self._more = claimed == slots
+        claimed = await uninterrupted(self._claim(seats))
+        self._more = claimed == len(seats)
         if not claimed:
             await self._clock.sleep(random.uniform(0.2, 1.0) * EMPTY_HANDED_PAUSE)
 
-    def _still_permitted(self, slots: int) -> int:
-        """Of the slots just got, those that the gate still lets start; the wait was long maybe."""
-        permitted = min(slots, self._route.gate.permits(self._route.pool.workers))
-        self._route.pool.give_back(slots - permitted)
-        return permitted
+    def _still_permitted(self, seats: Sequence[Seat]) -> Sequence[Seat]:
+        """Of the seats just got, those that the gate still lets start; the wait was long maybe."""
+        permits = self._route.gate.permits(self._route.pool.workers)
+        _leave(seats[permits:])
+        return seats[:permits]
 
     async def _permits(self) -> int:
         """How many the queue's gate lets start now; 0 after a look interval of none."""
@@ -122,46 +123,53 @@ class Intake:
                 self._route.metrics.gate_decision(Reason.GATE_CLOSED.value)
         return gate.permits(workers)
 
-    async def _claim(self, slots: int) -> int:
-        """Claim up to `slots` messages and start them; returns how many it got."""
-        seated = self._suspects.take()
+    async def _claim(self, seats: Sequence[Seat]) -> int:
+        """Claim a message for each seat and start it; returns how many it got."""
         deliveries: Sequence[Delivery] = ()
+        suspects = self._suspects.take()
         try:
-            deliveries = await self._transport.claim(self._queue_name, slots, suspects=seated)
+            deliveries = await self._transport.claim(
+                self._queue_name, len(seats), suspects=suspects
+            )
         finally:
-            if seated and not any(map(_is_suspect, deliveries)):
+            if suspects and not any(map(_is_suspect, deliveries)):
                 self._suspects.leave()
-            self._route.pool.give_back(slots - len(deliveries))
+            _leave(seats[len(deliveries) :])
+        await self._start_all(deliveries, seats)
+        return len(deliveries)
+
+    async def _start_all(self, deliveries: Sequence[Delivery], seats: Sequence[Seat]) -> None:
         claimed_at = self._clock.monotonic()
         held = [Held(delivery, self._gauges, claimed_at=claimed_at) for delivery in deliveries]
         for each in held:
-            self._holdings.add(each)
+            self._holdings.add(each)  # from here on the lease is kept
         cancelled = await cancelled_among(self._transport, deliveries)
-        for each in held:
-            self._start(each, cancelled=each.delivery.token in cancelled)
-        return len(held)
+        for each, seat in zip(held, seats, strict=False):
+            token = each.delivery.token
+            self._start(Stay(each, self._route, seat, cancelled=token in cancelled))
 
-    def _start(self, held: Held, *, cancelled: bool) -> None:
-        if held.delivery.published_at is not None:
-            waited = self._clock.now() - held.delivery.published_at
-            self._route.metrics.message_latency(waited * 1000)
-        task = asyncio.get_running_loop().create_task(self._run(held, cancelled=cancelled))
+    def _start(self, stay: Stay) -> None:
+        published_at = stay.held.delivery.published_at
+        if published_at is not None:
+            self._route.metrics.message_latency((self._clock.now() - published_at) * 1000)
+        task = asyncio.get_running_loop().create_task(self._run(stay))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, held: Held, *, cancelled: bool) -> None:
+    async def _run(self, stay: Stay) -> None:
         try:
-            ending = await self._worker.process(held, self._route, cancelled=cancelled)
-            if ending is Ending.REFUSED:
+            if await self._worker.process(stay) is Ending.REFUSED:
                 self._refused = True
         finally:
-            self._holdings.remove(held)
-            if _is_suspect(held.delivery):
+            self._holdings.remove(stay.held)
+            if _is_suspect(stay.held.delivery):
                 self._suspects.leave()
-            if held.started_at is None:
-                self._route.pool.give_back(1)
-            else:
-                self._route.pool.free()
+            stay.seat.leave()
+
+
+def _leave(seats: Sequence[Seat]) -> None:
+    for seat in seats:
+        seat.leave()
 
 
 def _is_suspect(delivery: Delivery) -> bool:

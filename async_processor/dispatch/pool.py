@@ -1,19 +1,26 @@
 """A pool of workers: first the slot, then the message.
 
-The pool owns its slots. An intake bids for some and gets them in the merge policy's order, no more
-than the pool's gate lets start; what it does not use it gives back. A slot is held from the bid
-until the request's outcome is settled, so that a claimed message never waits for a worker and the
-results kept during a broker's outage are bounded by the workers.
+The pool owns its slots. An intake bids for seats and gets them in the merge policy's order, no more
+than the pool's gate lets start; what it does not use it leaves. A seat is held from the bid until
+the request's outcome is settled, so that what this process holds is bounded by its workers, also
+the results that it keeps while the broker is away.
+
+With a policy that needs to see requests before it can order them, seats come before slots: as many
+as there are workers wait in the policy's lanes, and each slot that comes free goes to the request
+whose turn it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from async_processor.admission.base import Gate, Reason
 from async_processor.clock import Clock
-from async_processor.dispatch.merge.base import MergePolicy
+from async_processor.dispatch.merge.base import MergePolicy, Ready
+from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import PoolSettings, QueueSettings
 from async_processor.telemetry.metrics import PoolMetrics
 
@@ -26,19 +33,19 @@ READY_SHARE: Final = 8
 
 
 class Bid:
-    """An intake's wish for up to `want` slots."""
+    """An intake's wish for up to `want` seats."""
 
-    __slots__ = ("granted", "queue", "slots", "want")
+    __slots__ = ("granted", "queue", "seats", "want")
 
     def __init__(self, queue: QueueSettings, want: int) -> None:
         self.queue = queue
         self.want = want
         self.granted = 0
-        self.slots: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.seats: asyncio.Future[Sequence[Seat]] = asyncio.get_running_loop().create_future()
 
 
 class Pool:
-    """The slots of one worker pool. Only the pool writes its state; everybody calls its methods."""
+    """The seats of one worker pool. Only the pool and its seats write its state."""
 
     def __init__(
         self,
@@ -51,11 +58,14 @@ class Pool:
         self.name = settings.id
         self.workers = settings.workers
         self.gate = gate
-        self._merge = merge
+        self.merge = merge
         self._metrics = metrics
         self._clock = clock
-        self._free = settings.workers
-        self._undispatched = 0
+        self._stands: Counter[Stand] = Counter()
+        self._claiming: Counter[str] = Counter()
+        """By queue: seats granted to requests that do not stand in a lane yet."""
+        self._turns: dict[int, Seat] = {}
+        """Who waits in a lane, by the identity of what stands there."""
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
         metrics.worker_limit(settings.workers)
@@ -64,79 +74,118 @@ class Pool:
     @property
     def free_slots(self) -> int:
         """Workers without a request."""
-        return self._free
+        return self.workers - self._stands[Stand.SLOT] - self._stands[Stand.RUNNING]
 
-    async def acquire(self, queue: QueueSettings, want: int) -> int:
-        """Wait for slots; returns how many, at least one and at most `want`."""
+    async def acquire(self, queue: QueueSettings, want: int) -> Sequence[Seat]:
+        """Wait for seats; returns at least one and at most `want`."""
         bid = Bid(queue, want)
         self._bids.append(bid)
         self._offer()
         try:
-            return await bid.slots
+            return await bid.seats
         except asyncio.CancelledError:
             self._withdraw(bid)
             raise
-
-    def give_back(self, slots: int) -> None:
-        """Free slots that were granted and not used."""
-        if slots:
-            self._undispatched -= slots
-            self.free(slots)
-
-    def dispatched(self) -> None:
-        """A granted slot's request was admitted by the pool's gate, which counts it from now on."""
-        self._undispatched -= 1
-
-    def free(self, slots: int = 1) -> None:
-        """The requests of these slots are settled."""
-        self._free += slots
-        if not self._bids:
-            return
-        if self._free * READY_SHARE >= self.workers:
-            self._offer()
-        elif self._offer_due is None:
-            loop = asyncio.get_running_loop()
-            self._offer_due = loop.call_later(GATHERING, self._offer)
 
     async def watch_gate(self) -> None:
         """Count, once a second, that the gate keeps waiting work back. Runs until cancelled."""
         while True:
             await self._clock.sleep(1.0)
-            if self._bids and self.gate.budget() <= 0:
+            if (self._bids or self._turns) and self.gate.budget() <= 0:
                 self._metrics.gate_decision(Reason.GATE_CLOSED.value)
             self._offer()
 
+    def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None:
+        """Called by a seat whenever it changes its stand."""
+        for stand, change in ((before, -1), (after, +1)):
+            if stand is not None:
+                self._stands[stand] += change
+            if stand is Stand.CLAIMING:
+                self._claiming[seat.queue.queue_name] += change
+        if before is not None and after in (None, Stand.LANE):
+            self._offer_soon()
+
+    def stands_in_lane(self, seat: Seat, ready: Ready) -> str | None:
+        """A request waits for its turn; if its lane is full, returns the lot it belongs in."""
+        lot = self.merge.add(ready)
+        if lot is None:
+            self._turns[id(ready)] = seat
+        return lot
+
+    def leaves_lane(self, ready: Ready) -> None:
+        """A request that waited does not any more."""
+        self._turns.pop(id(ready), None)
+        self.merge.remove(ready)
+
+    def _offer_soon(self) -> None:
+        """Offer at once, or, when nearly every slot is taken, when more may have come free."""
+        if not self._bids and not self._turns:
+            return
+        if self.free_slots * READY_SHARE >= self.workers:
+            self._offer()
+        elif self._offer_due is None:
+            loop = asyncio.get_running_loop()
+            self._offer_due = loop.call_later(GATHERING, self._offer)
+
     def _offer(self) -> None:
-        """Hand the free slots out, one by one in the policy's order."""
+        """Slots to whose turn it is, then seats to those who bid."""
         if self._offer_due is not None:
             self._offer_due.cancel()
             self._offer_due = None
-        offered = self._offerable()
-        bids = [bid for bid in self._bids if not bid.slots.done()]
+        self._give_turns()
+        self._hear_bids()
+
+    def _give_turns(self) -> None:
+        while self._turns and self._startable() > 0:
+            ready = self.merge.next(self._clock.monotonic())
+            if ready is None:
+                return
+            self._turns.pop(id(ready)).take_turn()
+
+    def _startable(self) -> int:
+        """Free slots that the gate lets be used, on top of those about to be."""
+        permits = self.gate.permits(self.workers) - self._stands[Stand.SLOT]
+        return min(self.free_slots, permits)
+
+    def _hear_bids(self) -> None:
+        """Hand seats out, one by one in the policy's order."""
+        if not self._bids:
+            return
+        bids = [bid for bid in self._bids if not bid.seats.done() and self._limit(bid) > 0]
+        offered = self._offerable() if bids else 0
         while offered > 0 and bids:
-            turn = self._merge.choose(bids)
+            turn = self.merge.choose(bids)
             bid = bids[turn]
             bid.granted += 1
             offered -= 1
-            if bid.granted == bid.want:
+            if bid.granted >= self._limit(bid):
                 del bids[turn]
         self._grant()
 
     def _offerable(self) -> int:
-        if not self._bids or not self._free:
+        if not self.merge.ahead:
+            return self._startable()
+        if self.gate.permits(self.workers) <= 0:
             return 0
-        return min(self._free, self.gate.permits(self.workers) - self._undispatched)
+        return self.workers - self._stands[Stand.CLAIMING] - self._stands[Stand.LANE]
+
+    def _limit(self, bid: Bid) -> int:
+        if not self.merge.ahead:
+            return bid.want
+        room = self.merge.room(bid.queue) - self._claiming[bid.queue.queue_name]
+        return min(bid.want, room)
 
     def _grant(self) -> None:
+        stand = Stand.CLAIMING if self.merge.ahead else Stand.SLOT
         for bid in self._bids:
-            if bid.granted and not bid.slots.done():
-                self._free -= bid.granted
-                self._undispatched += bid.granted
-                bid.slots.set_result(bid.granted)
+            if bid.granted and not bid.seats.done():
+                seats = [Seat(self, bid.queue, stand) for _ in range(bid.granted)]
+                bid.seats.set_result(seats)
         self._bids = [bid for bid in self._bids if not bid.granted]
 
     def _withdraw(self, bid: Bid) -> None:
         if bid in self._bids:
             self._bids.remove(bid)
-        elif bid.slots.done() and not bid.slots.cancelled():
-            self.give_back(bid.granted)
+        elif bid.seats.done() and not bid.seats.cancelled():
+            for seat in bid.seats.result():
+                seat.leave()

@@ -7,14 +7,14 @@ in a replica, so that only the culprit reaches the limit of deliveries.
 from __future__ import annotations
 
 
-class SuspectSeat:
-    """The one place for a suspect in this replica."""
+class Suspects:
+    """Room for one suspect in this replica."""
 
     def __init__(self) -> None:
         self._taken = False
 
     def take(self) -> bool:
-        """Take the seat if it is free."""
+        """Take the room if it is free."""
         taken, self._taken = self._taken, True
         return not taken
 

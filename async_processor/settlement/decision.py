@@ -33,11 +33,12 @@ class Ending(StrEnum):
     RETRIED = "retried"
     RELEASED = "released"
     REFUSED = "refused"
+    PARKED = "parked"
 
     @property
     def final(self) -> bool:
         """Whether the request has its result."""
-        return self not in (Ending.RETRIED, Ending.RELEASED, Ending.REFUSED)
+        return self not in (Ending.RETRIED, Ending.RELEASED, Ending.REFUSED, Ending.PARKED)
 
 
 class Category(StrEnum):

@@ -56,8 +56,8 @@ class Settler:
                 self._metrics.deadline_exceeded()
             case Ending.RETRIED:
                 self._metrics.retry_scheduled()
-            case Ending.CANCELLED | Ending.DROPPED | Ending.RELEASED | Ending.REFUSED:
-                pass
+            case _:
+                pass  # cancelled, dropped, or it comes back: none of the three outcomes
         if ending in (Ending.INVALID, Ending.POISONOUS):
             self._metrics.dead_letter(ending.value)
 

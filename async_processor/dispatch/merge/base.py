@@ -1,11 +1,21 @@
-"""In which order queues that share a pool get its free slots."""
+"""In which order the requests of queues that share a pool get its free slots.
+
+Some policies need to see requests before they can order them. For these a pool claims ahead of its
+free slots: what is claimed waits in the policy's lanes, each of them short, so that the order of
+deadlines stays the broker's. A request whose lane is full goes back to the broker, into a lot,
+and is recalled when there is room.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
+from async_processor.admission.base import Classification
 from async_processor.dispatch.settings import QueueSettings
+from async_processor.wire.request import Request
 
 
 class Bidder(Protocol):
@@ -15,9 +25,51 @@ class Bidder(Protocol):
     def queue(self) -> QueueSettings: ...
 
 
+class Ready(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A claimed and admitted request that is ready to run.
+
+    `since` is when it was claimed (monotonic seconds). `lot` is where its gate would let it wait.
+    """
+
+    queue: QueueSettings
+    request: Request
+    since: float
+    classification: Classification = Classification.NONE
+    lot: str = ""
+
+
 class MergePolicy(Protocol):
-    """Decides who is offered the next free slot."""
+    """Decides whose turn it is."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the pool claims ahead of its free slots, for `add` and `next` to order."""
+        ...
 
     def choose(self, bidders: Sequence[Bidder]) -> int:
-        """The index of the bidder whose turn it is; `bidders` is never empty."""
+        """The index of the bidder whose turn it is to claim; `bidders` is never empty."""
+        ...
+
+    def room(self, queue: QueueSettings) -> int:
+        """How many more requests of a queue may be claimed ahead."""
+        ...
+
+    def add(self, ready: Ready) -> str | None:
+        """Let a request wait for its turn; if its lane is full, returns the lot it belongs in."""
+        ...
+
+    def next(self, now: float) -> Ready | None:
+        """Take out the request whose turn it is (monotonic seconds); None when none waits."""
+        ...
+
+    def remove(self, ready: Ready) -> None:
+        """A request that waited will not run; it may have been taken out already."""
+        ...
+
+    def lot_room(self, queue: QueueSettings, lot: str) -> int | None:
+        """How many of a queue's lot may come back now; None: the lot is not the policy's."""
+        ...
+
+    def on_room(self, recall: Callable[[], None]) -> None:
+        """Call `recall` whenever a lane that was full has room again."""
         ...

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from async_processor.dispatch.merge.base import Bidder
+from async_processor.dispatch.merge.base import Bidder, Ready
+from async_processor.dispatch.settings import QueueSettings
 
 
 class RandomRobin:
-    """Draws; over many slots the queues share a pool evenly, whatever their backlogs."""
+    """Draws; over many slots the queues share a pool evenly, whatever their backlogs.
+
+    It needs to see nothing of a request, so that what is claimed runs at once.
+    """
+
+    ahead = False
 
     def choose(self, bidders: Sequence[Bidder]) -> int:
         return random.randrange(len(bidders))
+
+    def room(self, queue: QueueSettings) -> int:  # noqa: ARG002
+        return 0
+
+    def add(self, ready: Ready) -> str | None:
+        raise NotImplementedError("nothing waits for this policy")
+
+    def next(self, now: float) -> Ready | None:  # noqa: ARG002
+        return None
+
+    def remove(self, ready: Ready) -> None:
+        """Nothing waits here."""
+
+    def lot_room(self, queue: QueueSettings, lot: str) -> int | None:  # noqa: ARG002
+        return None
+
+    def on_room(self, recall: Callable[[], None]) -> None:
+        """Nothing is ever full."""

@@ -1,0 +1,124 @@
+"""The way of a request through its gates to a worker's slot.
+
+The queue's gate comes first, then the request's turn in its pool, then the pool's gate. Whoever
+holds it back decides where it waits: in memory (the gate says wait), in the broker (refuse), or in
+a lot of its queue (refused for a reason that does not concern the others in the queue).
+"""
+
+from __future__ import annotations
+
+from async_processor.admission.base import Candidate, Continue, Drop, Gate, Refuse, Wait
+from async_processor.clock import Clock
+from async_processor.dispatch.merge.base import Ready
+from async_processor.dispatch.parking import ParkingLot
+from async_processor.dispatch.stay import Stay
+from async_processor.settlement.decision import Decision, Ending
+from async_processor.settlement.held import Phase
+from async_processor.transport.base import Park, Release
+
+
+class Passage:
+    """Takes requests through; keeps the lots of those that wait in memory."""
+
+    def __init__(self, clock: Clock, *, gate_wait_timeout: float) -> None:
+        self._clock = clock
+        self._gate_wait_timeout = gate_wait_timeout
+        self._lots: dict[int, ParkingLot] = {}
+
+    async def take(self, stay: Stay) -> Decision | None:
+        """Bring a request to a slot, with the gates' tickets in its stay.
+
+        Returns a decision when its stay ends on the way.
+        """
+        route = stay.route
+        candidate = Candidate(envelope=stay.envelope, labels=route.queue.labels)
+        passed = await self._pass(route.gate, stay, candidate)
+        if isinstance(passed, Decision):
+            return passed
+        candidate = stay.admitted(candidate, passed)
+        if not stay.seat.has_slot:
+            ended = await self._wait_for_turn(stay, candidate)
+            if ended is not None:
+                return ended
+        passed = await self._pass(route.pool.gate, stay, candidate)
+        if isinstance(passed, Decision):
+            return passed
+        stay.admitted(candidate, passed)
+        return None
+
+    async def _wait_for_turn(self, stay: Stay, candidate: Candidate) -> Decision | None:
+        request = candidate.envelope.request
+        ready = Ready(
+            queue=stay.route.queue,
+            request=request,
+            since=stay.held.claimed_at,
+            classification=candidate.classification,
+            lot=stay.lot,
+        )
+        try:
+            lot = await stay.seat.wait_for_turn(ready, max(0.0, self._left(stay)))
+        except TimeoutError:
+            return stay.route.triage.expired(
+                candidate.envelope, "the deadline passed while the request waited for its turn"
+            )
+        return None if lot is None else Decision(outcome=Park(lot=lot), ending=Ending.PARKED)
+
+    async def _pass(self, gate: Gate, stay: Stay, candidate: Candidate) -> Continue | Decision:
+        """Ask a gate until it lets the request through or ends its stay."""
+        metrics = stay.route.metrics
+        give_up = self._clock.monotonic() + self._gate_wait_timeout
+        parked = False
+        while True:
+            match await gate.admit(candidate):
+                case Continue() as passed:
+                    if parked:
+                        stay.held.enter(Phase.QUEUED)
+                        self._lot(gate).passed()
+                    return passed
+                case Refuse(reason=reason, lot=lot):
+                    metrics.gate_decision(reason.value)
+                    return _refused(lot)
+                case Drop(message=message):
+                    metrics.gate_decision("dropped")
+                    return stay.route.triage.dropped(candidate.envelope, message)
+                case Wait(reason=reason):
+                    if not parked:
+                        metrics.gate_decision(reason.value)
+                        stay.held.enter(Phase.PARKED)
+                        parked = True
+            ended = await self._park(gate, stay, give_up)
+            if ended is not None:
+                return ended
+
+    async def _park(self, gate: Gate, stay: Stay, give_up: float) -> Decision | None:
+        """Wait for the gate to change; the deadline and the patience end the stay."""
+        patience = give_up - self._clock.monotonic()
+        left = self._left(stay)
+        deadline = stay.envelope.request.deadline
+        try:
+            await self._lot(gate).wait(deadline, max(0.0, min(patience, left)))
+        except TimeoutError:
+            if left <= patience:
+                return stay.route.triage.expired(
+                    stay.envelope, "the deadline passed at a closed gate"
+                )
+            stay.route.metrics.gate_wait_requeued()
+            return Decision(outcome=Release(), ending=Ending.REFUSED)
+        return None
+
+    def _left(self, stay: Stay) -> float:
+        """Seconds until the deadline."""
+        return stay.envelope.request.deadline - self._clock.now()
+
+    def _lot(self, gate: Gate) -> ParkingLot:
+        lot = self._lots.get(id(gate))
+        if lot is None:
+            lot = self._lots[id(gate)] = ParkingLot(gate)
+        return lot
+
+
+def _refused(lot: str) -> Decision:
+    """One that waits in a lot of its own does not stand in the way of its queue."""
+    if lot:
+        return Decision(outcome=Park(lot=lot), ending=Ending.PARKED)
+    return Decision(outcome=Release(), ending=Ending.REFUSED)

@@ -1,0 +1,88 @@
+"""A request's place in its pool, from the bid to the settled outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+from typing import Protocol
+
+from async_processor.dispatch.merge.base import Ready
+from async_processor.dispatch.settings import QueueSettings
+
+
+class Stand(Enum):
+    """Where a seat's request stands."""
+
+    CLAIMING = auto()
+    """It is being claimed and admitted, ahead of a free slot."""
+    LANE = auto()
+    """It waits for its turn."""
+    SLOT = auto()
+    """It has a worker's slot and is not dispatched yet."""
+    RUNNING = auto()
+    """It is dispatched; the pool's gate counts it."""
+
+
+class Seats(Protocol):
+    """What a seat needs of its pool."""
+
+    def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None: ...
+
+    def stands_in_lane(self, seat: Seat, ready: Ready) -> str | None: ...
+
+    def leaves_lane(self, ready: Ready) -> None: ...
+
+
+class Seat:
+    """Made by the pool; moved on by the request's worker; left exactly once, whatever happens."""
+
+    __slots__ = ("_pool", "_stand", "_turn", "queue")
+
+    def __init__(self, pool: Seats, queue: QueueSettings, stand: Stand) -> None:
+        self.queue = queue
+        self._pool = pool
+        self._stand: Stand | None = stand
+        self._turn: asyncio.Future[None] | None = None
+        pool.moved(self, None, stand)
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether the request may be dispatched as far as the pool is concerned."""
+        return self._stand is Stand.SLOT
+
+    async def wait_for_turn(self, ready: Ready, timeout: float) -> str | None:
+        """Wait for a slot; returns None with one, or the lot to wait in when the lane is full.
+
+        Raises:
+            TimeoutError: there was none within `timeout` seconds.
+        """
+        lot = self._pool.stands_in_lane(self, ready)
+        if lot is not None:
+            return lot
+        self._turn = asyncio.get_running_loop().create_future()
+        self._move(Stand.LANE)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._turn
+        finally:
+            self._pool.leaves_lane(ready)
+        return None
+
+    def take_turn(self) -> None:
+        """The pool gives the seat a slot."""
+        self._move(Stand.SLOT)
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    def dispatched(self) -> None:
+        """The pool's gate has admitted the request and counts it from now on."""
+        self._move(Stand.RUNNING)
+
+    def leave(self) -> None:
+        """The request is settled, or was never claimed. A second call does nothing."""
+        if self._stand is not None:
+            self._move(None)
+
+    def _move(self, stand: Stand | None) -> None:
+        before, self._stand = self._stand, stand
+        self._pool.moved(self, before, stand)
