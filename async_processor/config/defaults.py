@@ -8,6 +8,7 @@ from typing import Any, Final
 from async_processor.errors import Problem
 
 DEFAULT_TRANSPORT: Final = "redis-sortedset"
+DEFAULT_MERGE_POLICY: Final = "random-robin"
 
 _OTHER_NAMES: Final = {
     "claim_lease_ttl_seconds": ("lease_ttl", "s"),
@@ -21,6 +22,8 @@ def completed(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """The document without empty entries and other names, with what the environment sets."""
     whole: dict[str, Any] = without_nulls(document)
+    if isinstance(whole.get("merge_policy"), dict):
+        whole["merge_policy"].setdefault("type", DEFAULT_MERGE_POLICY)
     transport = whole.get("transport")
     if not isinstance(transport, dict):
         return whole, []

@@ -12,7 +12,6 @@ from pydantic_core import ErrorDetails
 from async_processor.admission import settings as gates
 from async_processor.config.places import Place, find
 from async_processor.config.settings import TRANSPORTS_NOT_YET
-from async_processor.dispatch import settings as dispatch
 from async_processor.errors import Problem
 from async_processor.fields import MASK, Section, without_password
 
@@ -24,9 +23,8 @@ _PLANNED_TYPES: Final[Mapping[str, frozenset[str]]] = {
     "transport": TRANSPORTS_NOT_YET,
     "gate": gates.NOT_YET,
     "gates": gates.NOT_YET,
-    "type": dispatch.NOT_YET,
 }
-"""By the key that the choice stands under; `type` is that of `merge_policy`."""
+"""By the key that the choice stands under."""
 _REFUSED_TYPES: Final = {
     "redis-pubsub": "loses messages and is not supported: use redis-sortedset (as a flag: "
     "--transport=redis-sortedset), let producers ZADD to the queue with the deadline as score, "
@@ -88,6 +86,8 @@ def _message(details: ErrorDetails, place: Place) -> str:
     kind = details["type"]
     if kind == "extra_forbidden":
         return unknown_key(place.key, place.section)
+    if details["loc"][-1] == "[key]" and kind == "literal_error":
+        return "unknown key" + suggestion(place.key, _quoted(details["ctx"]["expected"]))
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":
@@ -97,6 +97,11 @@ def _message(details: ErrorDetails, place: Place) -> str:
     if kind in ("value_error", "too_short") and isinstance(place.value, Mapping | list):
         return _rule(details)
     return f"got {shown(place)}, {_rule(details)}"
+
+
+def _quoted(text: str) -> list[str]:
+    """The names in a list like `'a', 'b' or 'c'`."""
+    return text.split("'")[1::2]
 
 
 def _tag(details: ErrorDetails, place: Place) -> str:

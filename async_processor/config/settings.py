@@ -6,7 +6,12 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from async_processor.dispatch.settings import MergeSettings, PoolSettings, QueueSettings
+from async_processor.dispatch.settings import (
+    MergeSettings,
+    PoolSettings,
+    QueueSettings,
+    RandomRobinPolicy,
+)
 from async_processor.fields import ByteSize, Duration, Port, PositiveDuration, Secret, Section
 from async_processor.inference.settings import InferenceSettings
 from async_processor.sensors.settings import PrometheusSettings
@@ -71,7 +76,7 @@ class Settings(Section):
     """The broker and its queues."""
     worker_pools: Annotated[tuple[PoolSettings, ...], Field(min_length=1)] = (PoolSettings(),)
     """Who works on the queues."""
-    merge_policy: MergeSettings = MergeSettings()
+    merge_policy: MergeSettings = RandomRobinPolicy()
     """The order in which queues of one pool get its slots."""
     prometheus: PrometheusSettings | None = None
     """The server that prometheus gates ask; no default."""

@@ -15,10 +15,11 @@ from async_processor.daemon.gauges import GateGauges, HeldGauges
 from async_processor.daemon.readiness import Readiness
 from async_processor.daemon.status import Status
 from async_processor.dispatch.intake import Intake
-from async_processor.dispatch.merge.random_robin import RandomRobin
+from async_processor.dispatch.merge.build import build_merge_policy
+from async_processor.dispatch.merge.tier_priority import LANES
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.route import Route
-from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.dispatch.settings import PoolSettings, QueueSettings, TierPriorityPolicy
 from async_processor.dispatch.suspects import Suspects
 from async_processor.dispatch.worker import Worker
 from async_processor.inference.base import Engine
@@ -217,7 +218,8 @@ class _Assembly:
     def _pool(self, settings: PoolSettings) -> tuple[Pool, PoolMetrics]:
         metrics = self._metrics.pool(settings.id)
         gate = build_gate(settings.gate, self._gates, workers=settings.workers)
-        return Pool(settings, gate, RandomRobin(), metrics, self._clock), metrics
+        merge = build_merge_policy(self._settings.merge_policy, workers=settings.workers)
+        return Pool(settings, gate, merge, metrics, self._clock), metrics
 
     @cached_property
     def _routes(self) -> Sequence[Route]:
@@ -231,7 +233,7 @@ class _Assembly:
             queue=queue,
             pool=pool,
             gate=build_gate(queue.gate, self._gates, workers=pool.workers),
-            headers=self._headers(queue),
+            headers=self._headers_by_lane(queue),
             results=results,
             triage=Triage(
                 route=results,
@@ -255,14 +257,33 @@ class _Assembly:
             reserved=frozenset(machinery),
         )
 
-    def _headers(self, queue: QueueSettings) -> HeaderRules:
+    def _headers_by_lane(self, queue: QueueSettings) -> Sequence[HeaderRules]:
+        merge = self._settings.merge_policy
+        if not isinstance(merge, TierPriorityPolicy):
+            return (self._headers(queue, queue.inference_objective),)
+        objectives = {str(lane): objective for lane, objective in merge.lane_objectives.items()}
+        return [
+            self._headers(
+                queue,
+                objectives.get(lane) or queue.inference_objective,
+                priority_header=merge.priority_header,
+                priority=str(index),
+            )
+            for index, lane in enumerate(LANES)
+        ]
+
+    def _headers(
+        self, queue: QueueSettings, objective: str, *, priority_header: str = "", priority: str = ""
+    ) -> HeaderRules:
         merge = self._settings.merge_policy
         return HeaderRules(
             configured=self._settings.inference.headers,
-            objective=queue.inference_objective,
+            objective=objective,
             objective_header=merge.objective_header,
             fairness_header=merge.fairness_header,
             fairness_attribute=merge.fairness_attribute,
+            priority_header=priority_header,
+            priority=priority,
             allowed=queue.allowed_headers,
             header_bytes=self._settings.limits.header_bytes,
         )

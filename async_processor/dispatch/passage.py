@@ -36,6 +36,7 @@ class Passage:
         if isinstance(passed, Decision):
             return passed
         candidate = stay.admitted(candidate, passed)
+        stay.lane = route.pool.merge.lane(route.queue, candidate.classification)
         if not stay.seat.has_slot:
             ended = await self._wait_for_turn(stay, candidate)
             if ended is not None:

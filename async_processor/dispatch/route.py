@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from async_processor.admission.base import Gate
@@ -15,12 +17,12 @@ from async_processor.telemetry.metrics import QueueMetrics
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The parts that belong to one queue."""
+    """The parts that belong to one queue; `headers` by the merge policy's lane."""
 
     queue: QueueSettings
     pool: Pool
     gate: Gate
-    headers: HeaderRules
+    headers: Sequence[HeaderRules]
     results: ResultRoute
     triage: Triage
     settler: Settler

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,13 +14,21 @@ from async_processor.fields import (
     HttpUrl,
     NonEmpty,
     OptionalHeaderName,
+    Positive,
     PositiveDuration,
     Section,
     UrlPath,
 )
 
-NOT_YET: Final = frozenset({"tier-priority", "weighted-fair"})
-"""Merge policies that a configuration may rightly name and that this version cannot build."""
+LaneName = Literal[
+    "reserved-interactive",
+    "reserved-async",
+    "reserved-batch",
+    "overflow-interactive",
+    "overflow-async",
+    "overflow-batch",
+]
+"""The lanes of tier-priority, the highest first."""
 
 
 def _same_as_queue_name(validated: dict[str, Any]) -> str:
@@ -68,26 +77,61 @@ class PoolSettings(Section):
     """Asked before each call; it may let requests wait in memory."""
 
 
-class MergeSettings(Section):
-    """The order in which queues of one pool get its slots."""
+class MergePolicySettings(Section):
+    """What every merge policy has: the headers that tell the router whose a request is."""
 
-    planned: ClassVar[frozenset[str]] = frozenset(
-        {
-            "attribute",
-            "cost",
-            "lane_objectives",
-            "max_age",
-            "priority_header",
-            "tier_label",
-            "weights",
-        }
-    )
-
-    type: Literal["random-robin"] = "random-robin"
-    """Which policy; random-robin gives every queue with work the same chance."""
     fairness_header: OptionalHeaderName = "x-llm-d-inference-fairness-id"
     """The header that carries the tenant; empty turns it off."""
     fairness_attribute: str = "userid"
     """The metadata attribute that names the tenant; empty turns it off."""
     objective_header: OptionalHeaderName = "x-llm-d-inference-objective"
     """The header that carries the inference objective; empty turns it off."""
+
+
+class RandomRobinPolicy(MergePolicySettings):
+    """Every queue with work has the same chance at a free slot."""
+
+    type: Literal["random-robin"] = "random-robin"
+    """Every queue with work has the same chance at a free slot."""
+
+
+class TierPriorityPolicy(MergePolicySettings):
+    """Six strict lanes: what a quota covers before what it does not, each by tier."""
+
+    type: Literal["tier-priority"] = "tier-priority"
+    """Six strict lanes: what a quota covers before what it does not, each by tier."""
+    tier_label: NonEmpty = "tier"
+    """The queue label that says interactive, async or batch; anything else is batch."""
+    priority_header: OptionalHeaderName = ""
+    """The header that carries the lane's index, 0 (the highest) to 5; empty turns it off."""
+    lane_objectives: dict[LaneName, str] = Field(default_factory=dict)
+    """The inference objective of a lane instead of its queue's."""
+
+
+class CostUnit(StrEnum):
+    """What a tenant's share is measured in."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+
+
+class WeightedFairPolicy(MergePolicySettings):
+    """Tenants share a pool by their weights, tier by tier."""
+
+    type: Literal["weighted-fair"] = "weighted-fair"
+    """Tenants share a pool by their weights, tier by tier."""
+    tier_label: NonEmpty = "tier"
+    """The queue label that says interactive, async or batch; anything else is batch."""
+    attribute: NonEmpty = "userid"
+    """The metadata attribute that names the tenant."""
+    weights: dict[str, Positive] = Field(default_factory=dict)
+    """Tenant to weight; `default` is that of all others, 1 if it is not given."""
+    cost: CostUnit = CostUnit.REQUESTS
+    """requests, or tokens: the prompt's size and the most tokens that the answer may have."""
+    max_age: PositiveDuration | None = None
+    """Seconds after which a request that waits here goes first; default: never."""
+
+
+MergeSettings = Annotated[
+    RandomRobinPolicy | TierPriorityPolicy | WeightedFairPolicy, Field(discriminator="type")
+]

@@ -15,13 +15,15 @@ class Stay:
     `cancelled` says that its sender had cancelled it when it was claimed.
     """
 
-    __slots__ = ("_tickets", "cancelled", "held", "lot", "route", "seat")
+    __slots__ = ("_tickets", "cancelled", "held", "lane", "lot", "route", "seat")
 
     def __init__(self, held: Held, route: Route, seat: Seat, *, cancelled: bool) -> None:
         self.held = held
         self.route = route
         self.seat = seat
         self.cancelled = cancelled
+        self.lane = 0
+        """The lane of the pool's merge policy."""
         self.lot = ""
         """Where the queue's gate would let the request wait, were there no room for it here."""
         self._tickets: list[Ticket] = []

@@ -106,7 +106,7 @@ class Worker:
         if left <= 0:
             return route.triage.expired(stay.envelope, "the deadline passed before the call")
         try:
-            headers = route.headers.for_request(request)
+            headers = route.headers[stay.lane].for_request(request)
         except InvalidMessage as error:
             return route.triage.refused(stay.envelope, str(error))
         call = Call(

@@ -114,5 +114,7 @@ Number = Annotated[float, BeforeValidator(_no_boolean)]
 """A finite number."""
 NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_no_boolean)]
 """A finite number, 0 or more."""
+Positive = Annotated[float, Field(gt=0), BeforeValidator(_no_boolean)]
+"""A finite number above 0."""
 Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_boolean)]
 """A number in [0, 1]."""

@@ -62,8 +62,8 @@ class HeaderRules:
     `configured` are the operator's headers; empty values count as not set. `allowed` are
     patterns (`x-team-*`) that a message's header must match; None allows all. An empty
     `fairness_header` or `fairness_attribute` turns fairness off, an empty `objective` or
-    `objective_header` the objective; a message may not set either even then.
-    `header_bytes` bounds what a message may add.
+    `objective_header` the objective, an empty `priority` or `priority_header` the priority; a
+    message may not set any of them even then. `header_bytes` bounds what a message may add.
 
     Raises:
         ConfigurationError: a configured name or value cannot be sent.
@@ -78,12 +78,17 @@ class HeaderRules:
         fairness_header: str = FAIRNESS,
         fairness_attribute: str = "userid",
         priority_header: str = "",
+        priority: str = "",
         allowed: Sequence[str] | None = None,
         header_bytes: int = 32 * 1024,
     ) -> None:
         operators = {name: value for name, value in configured.items() if value}
-        objectives = dict.fromkeys((objective_header, OLDER_OBJECTIVE), objective)
-        self._own = _replaced(objectives if objective and objective_header else {}, operators)
+        derived: dict[str, str] = {}
+        if objective and objective_header:
+            derived |= dict.fromkeys((objective_header, OLDER_OBJECTIVE), objective)
+        if priority and priority_header:
+            derived[priority_header] = priority
+        self._own = _replaced(derived, operators)
         _check(self._own)
         self._taken = frozenset(map(str.lower, self._own))
         self._reserved = (

@@ -91,7 +91,7 @@ def test_the_full_example_has_every_kind_of_section() -> None:
         "RedisTransport",
         "QueueSettings",
         "PoolSettings",
-        "MergeSettings",
+        "RandomRobinPolicy",
         "PrometheusSettings",
         "InferenceSettings",
         "TlsSettings",

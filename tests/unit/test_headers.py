@@ -257,3 +257,15 @@ def test_nothing_a_message_writes_gets_round_the_rules(
     lines = wire.split(b"\r\n")[:-1]
     assert len(lines) == len(result)
     assert not any(byte < 0x20 or byte == 0x7F for line in lines for byte in line)
+
+
+def test_a_lane_sets_its_objective_under_both_names_and_its_priority() -> None:
+    rules = HeaderRules(
+        configured={}, objective="urgent", priority_header="x-priority", priority="0"
+    )
+    forged = {"X-Priority": "9", "x-llm-d-inference-objective": "mine"}
+    headers = rules.for_request(Request(id="r", deadline=1, payload=b"{}", headers=forged))
+    assert headers["x-priority"] == "0"
+    assert headers["x-llm-d-inference-objective"] == "urgent"
+    assert headers["x-gateway-inference-objective"] == "urgent"
+    assert "9" not in headers.values()

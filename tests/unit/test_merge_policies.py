@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from async_processor.admission.base import Classification
@@ -59,14 +59,14 @@ def tier_priority(workers: int = 600) -> TierPriority:
 
 
 def weighted_fair(workers: int = 600, **changes: Any) -> WeightedFair:
-    settings: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "tier_label": "tier",
         "attribute": "userid",
         "weights": {},
         "cost": cost.one,
         "max_age": None,
     }
-    return WeightedFair(workers=workers, **{**settings, **changes})
+    return WeightedFair(workers=workers, **{**arguments, **changes})
 
 
 def drained(policy: MergePolicy, now: float = 0.0) -> list[Ready]:
@@ -112,7 +112,7 @@ def test_lanes_are_strict_and_deadlines_rule_within_a_queue(
         assert policy.add(each) is None
     taken = drained(policy)
     assert {id(each) for each in taken} == {id(each) for each in added}
-    keys = [(policy.lane(each), each.request.deadline) for each in taken]
+    keys = [(policy.lane(each.queue, each.classification), each.request.deadline) for each in taken]
     assert keys == sorted(keys)
 
 
@@ -131,7 +131,7 @@ def test_a_full_lane_sends_the_next_to_its_lot_and_says_when_there_is_room() -> 
     assert policy.add(ready("batch")) == "lane"
     assert policy.add(ready("batch", RESERVED)) is None
     assert policy.lot_room(queue("batch"), "lane") == 0
-    assert [policy.lane(each) for each in drained(policy)] == [2, 5]
+    assert [policy.lane(each.queue, each.classification) for each in drained(policy)] == [2, 5]
     assert policy.lot_room(queue("batch"), "lane") == 1
     assert recalled
 
@@ -156,6 +156,7 @@ def test_higher_tiers_claim_first_and_queues_of_a_tier_take_turns() -> None:
     assert sorted(turns[:2]) == sorted(turns[2:]) == ["b1", "b2"]
 
 
+@settings(max_examples=30)
 @given(
     weights=st.lists(st.integers(1, 8), min_size=2, max_size=5),
     costs=st.lists(st.integers(1, 20), min_size=2, max_size=5),
@@ -173,15 +174,17 @@ def test_long_run_shares_are_those_of_the_weights(weights: list[int], costs: lis
         policy.add(request(tenant))
         policy.add(request(tenant))
     served: Counter[str] = Counter()
-    while served.total() < 400_000:
+    for _ in range(1500):
         each = policy.next(0.0)
         assert each is not None
         tenant = each.request.metadata["userid"]
         served[tenant] += round(cost.tokens(each.request))
         policy.add(request(tenant))
     for tenant, weight in named.items():
-        expected = weight / sum(named.values())
-        assert served[tenant] / served.total() == pytest.approx(expected, rel=0.05)
+        expected = served.total() * weight / sum(named.values())
+        # A share can be off by the request that is just being paid for.
+        largest = 100 * max(costs) + 10
+        assert abs(served[tenant] - expected) <= max(0.05 * expected, 2 * largest)
 
 
 def test_a_tenant_that_comes_late_gets_its_share_from_then_on_and_no_more() -> None:

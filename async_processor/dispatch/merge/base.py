@@ -50,6 +50,10 @@ class MergePolicy(Protocol):
         """The index of the bidder whose turn it is to claim; `bidders` is never empty."""
         ...
 
+    def lane(self, queue: QueueSettings, classification: Classification) -> int:
+        """Which of the policy's lanes a request belongs in, 0 the highest; it tells the router."""
+        ...
+
     def room(self, queue: QueueSettings) -> int:
         """How many more requests of a queue may be claimed ahead."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from async_processor.admission.base import Classification
 from async_processor.dispatch.merge.base import Bidder, Ready
 from async_processor.dispatch.settings import QueueSettings
 
@@ -19,6 +20,9 @@ class RandomRobin:
 
     def choose(self, bidders: Sequence[Bidder]) -> int:
         return random.randrange(len(bidders))
+
+    def lane(self, queue: QueueSettings, classification: Classification) -> int:  # noqa: ARG002
+        return 0
 
     def room(self, queue: QueueSettings) -> int:  # noqa: ARG002
         return 0

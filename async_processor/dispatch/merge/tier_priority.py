@@ -70,7 +70,7 @@ class TierPriority:
         )
 
     def add(self, ready: Ready) -> str | None:
-        lane = self._lanes[self.lane(ready)]
+        lane = self._lane(ready)
         if not lane.room:
             return ready.lot or LOT
         lane.add(ready)
@@ -86,7 +86,7 @@ class TierPriority:
         return None
 
     def remove(self, ready: Ready) -> None:
-        lane = self._lanes[self.lane(ready)]
+        lane = self._lane(ready)
         was_full = not lane.room
         if lane.remove(ready):
             self._tell(was_full)
@@ -98,9 +98,11 @@ class TierPriority:
     def on_room(self, recall: Callable[[], None]) -> None:
         self._recalls.append(recall)
 
-    def lane(self, ready: Ready) -> int:
-        """The lane of a request."""
-        return lane_of(self._tier(ready.queue), ready.classification)
+    def lane(self, queue: QueueSettings, classification: Classification) -> int:
+        return lane_of(self._tier(queue), classification)
+
+    def _lane(self, ready: Ready) -> Lane:
+        return self._lanes[self.lane(ready.queue, ready.classification)]
 
     def _tier(self, queue: QueueSettings) -> Tier:
         return read(queue.labels.get(self._tier_label, ""))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from async_processor.admission.base import Classification
 from async_processor.dispatch.merge.base import Bidder, Ready
 from async_processor.dispatch.merge.cost import Cost
 from async_processor.dispatch.merge.lane import Lane
@@ -127,6 +128,9 @@ class WeightedFair:
         self._turn += 1
         self._turns[bidders[turn].queue.queue_name] = self._turn
         return turn
+
+    def lane(self, queue: QueueSettings, classification: Classification) -> int:  # noqa: ARG002
+        return 0
 
     def room(self, queue: QueueSettings) -> int:
         return self._tenants(queue).room
