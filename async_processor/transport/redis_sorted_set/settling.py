@@ -60,7 +60,7 @@ class QueueSettlements:
         self._pending.append(_Pending(delivery=delivery, entry=written, future=future))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send(), name=f"settle {self._queue_name}")
-        return await asyncio.shield(future)
+        return await future  # cancelling it cancels nothing else
 
     async def flush(self, timeout: float) -> None:
         """Wait until everything is settled; after `timeout` seconds give the rest up."""
