@@ -21,6 +21,8 @@ Operation = Literal[
     "extend",
     "reclaim",
     "promote_retries",
+    "lots",
+    "recall",
     "next_expiry",
     "wait_for_work",
     "cancelled",
@@ -106,6 +108,12 @@ class FlakyTransport:
 
     async def promote_retries(self) -> float | None:
         return await self._through("promote_retries", self._inner.promote_retries)
+
+    async def lots(self, queue_name: str) -> Sequence[str]:
+        return await self._through("lots", lambda: self._inner.lots(queue_name))
+
+    async def recall(self, queue_name: str, lot: str, limit: int) -> int:
+        return await self._through("recall", lambda: self._inner.recall(queue_name, lot, limit))
 
     async def next_expiry(self, queue_name: str) -> float | None:
         return await self._through("next_expiry", lambda: self._inner.next_expiry(queue_name))

@@ -118,8 +118,8 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 
     `waiting` is the queue's cardinality, `parked` what waits in the broker outside of it,
     `leased` what any replica holds. `deadlines` holds, for ascending bounds given by the caller,
-    how many waiting requests have at most that many milliseconds left (cumulative, with the total
-    as its last element).
+    how many waiting and parked requests have at most that many milliseconds left (cumulative, with
+    the total as its last element); `oldest_deadline` is the lowest score of all of them.
     """
 
     waiting: int

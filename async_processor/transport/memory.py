@@ -13,6 +13,7 @@ from async_processor.transport.base import (
     Bury,
     Delivery,
     Outcome,
+    Park,
     Post,
     Release,
     Retry,
@@ -55,8 +56,10 @@ class MemoryTransport:
         )
 
     async def claim_expired(self, queue_name: str, limit: int) -> Sequence[Delivery]:
-        taken = self._broker.queue(queue_name).take_expired(limit, self.clock.now())
-        return self._leased(queue_name, taken)
+        queue, now = self._broker.queue(queue_name), self.clock.now()
+        for message in self._broker.lots(queue_name).take_expired(limit, now):
+            queue.add(message)
+        return self._leased(queue_name, queue.take_expired(limit, now))
 
     def _leased(self, queue_name: str, messages: Iterable[Message]) -> list[Delivery]:
         return [self._lease(queue_name, message) for message in messages]
@@ -92,6 +95,8 @@ class MemoryTransport:
                 if outcome.score is not None:
                     message.score = outcome.score
                 self._broker.queue(delivery.queue_name).add(message)
+            case Park(lot=lot):
+                self._broker.lots(delivery.queue_name).park(lot, message)
             case Bury():
                 self._bury(delivery, outcome)
 
@@ -150,7 +155,18 @@ class MemoryTransport:
 
     async def next_expiry(self, queue_name: str) -> float | None:
         first = self._broker.queue(queue_name).first(suspects=True)
-        return first.score if first else None
+        waiting = [first] if first else []
+        parked = self._broker.lots(queue_name).parked()
+        return min((message.score for message in (*waiting, *parked)), default=None)
+
+    async def lots(self, queue_name: str) -> Sequence[str]:
+        return self._broker.lots(queue_name).names
+
+    async def recall(self, queue_name: str, lot: str, limit: int) -> int:
+        recalled = self._broker.lots(queue_name).take(lot, limit)
+        for message in recalled:
+            self._broker.queue(queue_name).add(message)
+        return len(recalled)
 
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
         filled = asyncio.ensure_future(self._broker.queue(queue_name).filled.wait())
@@ -176,10 +192,13 @@ class MemoryTransport:
 
     async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
         queue, now = self._broker.queue(queue_name), self.clock.now()
-        scores = sorted(message.score for message in queue.waiting())
+        waiting = [message.score for message in queue.waiting()]
+        parked = [message.score for message in self._broker.lots(queue_name).parked()]
+        scores = sorted(waiting + parked)
         within = [bisect_right(scores, now + bound / 1000) for bound in bounds_ms]
         return Backlog(
-            waiting=len(scores),
+            waiting=len(waiting),
+            parked=len(parked),
             leased=queue.leased,
             retries_due=self._broker.retries(queue_name),
             dead_letters=len(self._broker.items(self._settings.dead_letter_queue_name)),

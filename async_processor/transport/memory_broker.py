@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from async_processor.clock import Clock, SystemClock
+from async_processor.transport.memory_lots import Lots
 from async_processor.transport.memory_queue import Message, ScoredQueue
 from async_processor.wire.names import active_key, cancel_key
 
@@ -44,6 +45,7 @@ class MemoryBroker:
         self.clock = clock or SystemClock()
         self._arrivals = count()
         self._queues: defaultdict[str, ScoredQueue] = defaultdict(ScoredQueue)
+        self._lots: defaultdict[str, Lots] = defaultdict(Lots)
         self._retries: list[_Retry] = []
         self._lists: dict[str, _List] = {}
         self._keys: dict[str, _Key] = {}
@@ -55,6 +57,10 @@ class MemoryBroker:
 
     def queues(self) -> tuple[ScoredQueue, ...]:
         return tuple(self._queues.values())
+
+    def lots(self, queue_name: str) -> Lots:
+        """Where messages of a queue wait apart from it."""
+        return self._lots[queue_name]
 
     def submit(self, queue_name: str, body: bytes, score: float) -> None:
         """Let a message wait in a queue under its score."""

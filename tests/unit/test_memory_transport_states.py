@@ -1,5 +1,5 @@
-"""Under any interleaving of two replicas every request is in exactly one place: waiting, leased,
-due for retry, or ended; and no request ends twice."""
+"""Under any interleaving of two replicas every request is in exactly one place: waiting, parked,
+leased, due for retry, or ended; and no request ends twice."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from async_processor.transport.base import (
     Bury,
     Delivery,
     Outcome,
+    Park,
     Release,
     Retry,
     Settlement,
@@ -34,6 +35,7 @@ T = TypeVar("T")
 replicas = st.integers(min_value=0, max_value=1)
 picks = st.integers(min_value=0, max_value=5)
 """Counted from the last claim: what happened lately is what mostly stands."""
+lots = st.sampled_from(["lot-a", "lot-b"])
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -131,6 +133,18 @@ class TwoReplicas(RuleBasedStateMachine):
         self._settle(replica, pick, lambda delivery: Release(score=moved))
 
     @precondition(lambda self: self.claimed)
+    @rule(replica=replicas, pick=picks, lot=lots)
+    def park(self, replica: int, pick: int, lot: str) -> None:
+        self._settle(replica, pick, lambda _: Park(lot=lot))
+
+    @rule(replica=replicas, lot=lots, limit=st.integers(1, 3))
+    def recall(self, replica: int, lot: str, limit: int) -> None:
+        parked = run(self.replicas[replica].backlog(QUEUE, ())).parked
+        recalled = run(self.replicas[replica].recall(QUEUE, lot, limit))
+        assert recalled <= limit
+        assert run(self.replicas[replica].backlog(QUEUE, ())).parked == parked - recalled
+
+    @precondition(lambda self: self.claimed)
     @rule(replica=replicas, pick=picks, wait=st.integers(0, 20))
     def retry(self, replica: int, pick: int, wait: int) -> None:
         self._settle(
@@ -200,9 +214,11 @@ class TwoReplicas(RuleBasedStateMachine):
         assert len(set(buried)) == len(buried)
         ended = set(posted) | set(buried)
         waiting = {_id(one.body) for one in self.broker.queue(QUEUE).waiting()}
+        waiting |= {_id(one.body) for one in self.broker.lots(QUEUE).parked()}
         leased = {self._id_of(token) for token in self.leases}
         assert len(waiting | leased | ended) == len(waiting) + len(leased) + len(ended)
-        places = backlog.waiting + backlog.leased + backlog.retries_due + len(ended)
+        places = backlog.waiting + backlog.parked + backlog.leased + backlog.retries_due
+        places += len(ended)
         assert places == len(self.submitted)
 
 

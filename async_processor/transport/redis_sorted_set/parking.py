@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from async_processor.redis_io.keys import lot_key, queue_keys
-from async_processor.redis_io.scripts import RECALL
+from async_processor.redis_io.scripts import COUNT, RECALL
 from async_processor.transport.redis_sorted_set.link import Link
 
 _LOTS_AT_ONCE: Final = 100
+_RECALLED_AT_ONCE: Final = 256
 
 
 async def lots(link: Link, queue_name: str) -> Sequence[str]:
@@ -22,10 +23,19 @@ async def lots(link: Link, queue_name: str) -> Sequence[str]:
     return [name.decode() for name in names]
 
 
-async def recall(
-    link: Link, queue_name: str, lot: str, limit: int, *, highest: str = "+inf"
-) -> int:
-    """Put up to `limit` messages back into the queue; see recall.lua."""
+async def recall(link: Link, queue_name: str, lot: str, limit: int) -> int:
+    """Put up to `limit` messages back into the queue, a bounded number in each step."""
+    total = 0
+    while total < limit:
+        step = min(limit - total, _RECALLED_AT_ONCE)
+        recalled = await _recall(link, queue_name, lot, step, highest="+inf")
+        total += recalled
+        if recalled < step:
+            break
+    return total
+
+
+async def _recall(link: Link, queue_name: str, lot: str, limit: int, *, highest: str) -> int:
     keys = (queue_name, queue_keys(queue_name).lots, lot_key(queue_name, lot))
     recalled: int = await RECALL.run(link.client, keys, (lot, highest, limit))
     return recalled
@@ -38,10 +48,14 @@ async def recall_expired(link: Link, queue_name: str, limit: int) -> None:
         "LIMIT", 0, _LOTS_AT_ONCE,
     )  # fmt: skip
     for lot in due:
-        await recall(link, queue_name, lot.decode(), limit, highest="now")
+        await _recall(link, queue_name, lot.decode(), limit, highest="now")
 
 
-async def parked(link: Link, queue_name: str) -> int:
-    """How many messages wait in all lots of a queue."""
+async def count(link: Link, queue_name: str, bounds: Sequence[str]) -> Sequence[int]:
+    """How many messages wait in all lots, then how many of them up to each bound (a score)."""
     keys = [lot_key(queue_name, lot) for lot in await lots(link, queue_name)]
-    return sum(await link.client.pipeline([("ZCARD", key) for key in keys]))
+    totals = [0] * (1 + len(bounds))
+    for start in range(0, len(keys), _LOTS_AT_ONCE):
+        counts = await COUNT.run(link.client, keys[start : start + _LOTS_AT_ONCE], bounds)
+        totals = [total + found for total, found in zip(totals, counts, strict=True)]
+    return totals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from async_processor.clock import Clock, SystemClock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
@@ -146,11 +146,7 @@ class RedisSortedSet:
 
     @passing
     async def next_expiry(self, queue_name: str) -> float | None:
-        sets = (queue_name, queue_keys(queue_name).lots)
-        firsts = await self._link.client.pipeline(
-            [("ZRANGE", name, 0, 0, "WITHSCORES") for name in sets]
-        )
-        return min((float(first[1]) for first in firsts if first), default=None)
+        return _lowest(await self._link.client.pipeline(_firsts(queue_name)))
 
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
         return await self._watcher.wait(queue_name, timeout)
@@ -182,31 +178,37 @@ class RedisSortedSet:
     @passing
     async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
         now = self._clock.now()
-        (
-            waiting,
-            leased,
-            retries_due,
-            dead_letters,
-            oldest,
-            *within,
-        ) = await self._link.client.pipeline(self._questions(queue_name, bounds_ms, now))
+        bounds = [repr(now + bound / 1000) for bound in bounds_ms]
+        answers = await self._link.client.pipeline(self._questions(queue_name, bounds, now))
+        waiting, leased, retries_due, dead_letters, first, first_parked, *within = answers
+        parked, *parked_within = await parking.count(self._link, queue_name, bounds)
+        sums = (sum(pair) for pair in zip(within, parked_within, strict=True))
         return Backlog(
             waiting=waiting,
-            parked=await parking.parked(self._link, queue_name),
+            parked=parked,
             leased=leased,
             retries_due=retries_due,
             dead_letters=dead_letters,
-            oldest_deadline=float(oldest[1]) if oldest else None,
-            deadlines=(*within, waiting),
+            oldest_deadline=_lowest((first, first_parked)),
+            deadlines=(*sums, waiting + parked),
         )
 
-    def _questions(self, queue_name: str, bounds_ms: Sequence[int], now: float) -> list[Command]:
-        bounds: list[Any] = [repr(now + bound / 1000) for bound in bounds_ms]
+    def _questions(self, queue_name: str, bounds: Sequence[str], now: float) -> list[Command]:
         return [
             ("ZCARD", queue_name),
             ("HLEN", queue_keys(queue_name).claims),
             ("ZCOUNT", self._settings.retry_queue_name, "-inf", repr(now)),
             ("LLEN", self._settings.dead_letter_queue_name),
-            ("ZRANGE", queue_name, 0, 0, "WITHSCORES"),
+            *_firsts(queue_name),
             *(("ZCOUNT", queue_name, "-inf", bound) for bound in bounds),
         ]
+
+
+def _firsts(queue_name: str) -> list[Command]:
+    """What asks for the lowest score in a queue, and in its lots."""
+    sets = (queue_name, queue_keys(queue_name).lots)
+    return [("ZRANGE", name, 0, 0, "WITHSCORES") for name in sets]
+
+
+def _lowest(firsts: Iterable[Sequence[bytes]]) -> float | None:
+    return min((float(first[1]) for first in firsts if first), default=None)
