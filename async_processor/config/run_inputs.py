@@ -35,8 +35,13 @@ def settings_from(argv: Sequence[str], environ: Mapping[str, str]) -> RunInputs:
     return RunInputs(
         settings=settings,
         notes=(*notes, *map(str, warnings(settings))),
+        files=tuple(Path(str(value)) for name, value in flags.items() if _is_file(name) and value),
         verbosity=int(flags.get("v", 2)),
     )
+
+
+def _is_file(flag: str) -> bool:
+    return flag == "config" or flag.endswith("-config-file")
 
 
 def _read(flags: Flags, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:

@@ -56,9 +56,6 @@ class Pool:
         clock: Clock,
     ) -> None:
         self.name = settings.id
-        self.workers = settings.workers
-        self.gate = gate
-        self.merge = merge
         self._metrics = metrics
         self._clock = clock
         self._stands: Counter[Stand] = Counter()
@@ -68,8 +65,19 @@ class Pool:
         """Who waits in a lane, by the identity of what stands there."""
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
-        metrics.worker_limit(settings.workers)
+        self.reconfigure(settings.workers, gate, merge)
+
+    def reconfigure(self, workers: int, gate: Gate, merge: MergePolicy) -> None:
+        """Take over other numbers and parts; what runs goes on, also over a smaller number.
+
+        Whatever waits in a lane of another policy has to be cut off by the caller.
+        """
+        self.workers = workers
+        self.gate = gate
+        self.merge = merge
+        self._metrics.worker_limit(workers)
         gate.subscribe(self._offer)
+        self._offer()
 
     @property
     def free_slots(self) -> int:
