@@ -12,8 +12,6 @@ from async_processor.telemetry.metrics import QueueMetrics
 from async_processor.transport.base import Delivery, Settlement, Transport
 from async_processor.wire.envelope import Envelope
 
-_log = get_logger(__name__)
-
 
 class Settler:
     """Settles the deliveries of one queue."""
@@ -21,7 +19,7 @@ class Settler:
     def __init__(self, transport: Transport, metrics: QueueMetrics, queue_id: str) -> None:
         self._transport = transport
         self._metrics = metrics
-        self._queue_id = queue_id
+        self._log = get_logger(__name__).bind(queue_id=queue_id)
 
     async def settle(self, delivery: Delivery, decision: Decision, *, dispatched: bool) -> bool:
         """Write the outcome; returns whether it took effect.
@@ -33,9 +31,8 @@ class Settler:
         done = settlement is Settlement.DONE
         if done:
             self._count(delivery, decision, dispatched=dispatched)
-        _log.debug(
+        self._log.debug(
             "outcome" if done else "outcome_too_late",
-            queue_id=self._queue_id,
             request_id=_id(delivery),
             ending=decision.ending.value,
             category=decision.category.value,

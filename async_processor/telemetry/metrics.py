@@ -195,7 +195,7 @@ class Metrics:
         self._reloads = {
             result: self._series.config_reloads.labels(result) for result in ("success", "error")
         }
-        self.settle_pending = self._series.settle_pending
+        self.settle_pending = self._series.settle_pending.labels()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
@@ -212,7 +212,7 @@ class Metrics:
     def config_reloaded(self, at: float) -> None:
         """The queue configuration was taken over at a Unix time in seconds."""
         self._reloads["success"].inc()
-        self._series.config_last_success.set(at)
+        self._series.config_last_success.labels().set(at)
 
     def config_reload_failed(self) -> None:
         self._reloads["error"].inc()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from async_processor.telemetry.histograms import Family, Histogram, Snapshot
+from async_processor.telemetry.tallies import Kind, Tallies
 
 PREFIX: Final = "llm_d_async_async_"
 QUEUE: Final = ("queue_id", "queue_name", "pool_name")
@@ -43,7 +45,6 @@ class Series:
     """The declared series of one registry; a labelled member appears when it is asked for."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double a scrape
         self._registry = registry
         self._declare_requests()
         self._declare_times()
@@ -145,12 +146,15 @@ class Series:
             "settle_pending", "Outcomes kept until the broker takes them", ()
         )
 
-    def _counter(self, name: str, documentation: str, labels: Sequence[str] = QUEUE) -> Counter:
+    def _counter(self, name: str, documentation: str, labels: Sequence[str] = QUEUE) -> Tallies:
         """`_total` is appended to the name where it is written out."""
-        return Counter(PREFIX + name, documentation, labels, registry=self._registry)
+        return self._tallies(CounterMetricFamily, name, documentation, labels)
 
-    def _gauge(self, name: str, documentation: str, labels: Sequence[str] = QUEUE) -> Gauge:
-        return Gauge(PREFIX + name, documentation, labels, registry=self._registry)
+    def _gauge(self, name: str, documentation: str, labels: Sequence[str] = QUEUE) -> Tallies:
+        return self._tallies(GaugeMetricFamily, name, documentation, labels)
+
+    def _tallies(self, kind: Kind, name: str, documentation: str, labels: Sequence[str]) -> Tallies:
+        return Tallies(kind, PREFIX + name, documentation, labels, registry=self._registry)
 
     def _histogram(self, name: str, documentation: str, bounds: Sequence[int]) -> Family[Histogram]:
         return Family(
