@@ -19,11 +19,12 @@ class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What `run` was told.
 
     `notes` are sentences for the log: inputs without effect or with a new name, and settings that
-    are legal and probably not meant. `verbosity` is that of `-v`: 2 by default, 4 and more for
-    debugging.
+    are legal and probably not meant. `files` are those that the settings were read from.
+    `verbosity` is that of `-v`: 2 by default, 4 and more for debugging.
     """
 
     settings: Settings
+    files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     verbosity: int = 2
 
