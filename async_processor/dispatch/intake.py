@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from async_processor.admission.base import Reason
@@ -68,6 +69,7 @@ class Intake:
         self._gauges = gauges
         self._gate_changed = asyncio.Event()
         self._refused = False
+        self._counted_at = -LOOK_INTERVAL
         self._more = False
         """The last claim got all it asked for, so that there is probably more."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,13 +117,19 @@ class Intake:
         self._gate_changed.clear()
         patience = REFUSAL_PAUSE if self._refused else LOOK_INTERVAL
         self._refused = False
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._gate_changed.wait()
-        except TimeoutError:
-            if gate.budget() <= 0:
-                self._route.metrics.gate_decision(Reason.GATE_CLOSED.value)
+        if gate.budget() <= 0:
+            self._count_closed()
         return gate.permits(workers)
+
+    def _count_closed(self) -> None:
+        """The gate holds work back: counted at least once a second, however often it is asked."""
+        now = self._clock.monotonic()
+        if now - self._counted_at >= LOOK_INTERVAL / 2:
+            self._counted_at = now
+            self._route.metrics.gate_decision(Reason.GATE_CLOSED.value)
 
     async def _claim(self, seats: Sequence[Seat]) -> int:
         """Claim a message for each seat and start it; returns how many it got."""
