@@ -116,6 +116,8 @@ class HeaderRules:
         return self._finished(sent)
 
     def _from_message(self, headers: Mapping[str, str]) -> _Sent:
+        if not headers:
+            return {}
         reserved = self._reserved | _named_by_connection(headers)
         sent = {
             name.lower(): (name, value.strip())
