@@ -65,11 +65,23 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str = our_configuration()
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """It runs and is ready, `ready_after` seconds after its start."""
+class Running:
+    """It runs and was ready `ready_after` seconds after its start."""
 
-    pid: int
-    ready_after: float
+    def __init__(self, process: asyncio.subprocess.Process, log: Path, ready_after: float) -> None:
+        self.pid = process.pid
+        self.ready_after = ready_after
+        self._process = process
+        self._log = log
+
+    def check(self) -> None:
+        """Raise BenchmarkFailed when it has ended."""
+        if self._process.returncode is not None:
+            raise BenchmarkFailed(f"the processor ended: {self.log()}")
+
+    def log(self) -> str:
+        """The end of what it has logged."""
+        return _tail(self._log)
 
 
 @asynccontextmanager
@@ -95,7 +107,7 @@ async def started(
     start = time.perf_counter()
     async with running(command, log) as process:
         await _ready(process, health_port, log)
-        yield Running(pid=process.pid, ready_after=time.perf_counter() - start)
+        yield Running(process, log, time.perf_counter() - start)
 
 
 def _filled(text: str, names: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ class Stage:
         self.server = server
         self._client = client
         self._folder = folder
+        self._processor: Running | None = None
 
     @property
     def broker(self) -> str:
@@ -48,10 +49,15 @@ class Stage:
         start = time.perf_counter()
         await self.ask(*released())
         while await self.ask("LLEN", RESULTS) < count:
-            if time.perf_counter() - start > _PATIENCE:
-                raise BenchmarkFailed(f"not all of {count} results came in {_PATIENCE:g} s")
+            self._check(patience=start + _PATIENCE - time.perf_counter())
             await asyncio.sleep(_LOOK_SECONDS)
         return time.perf_counter() - start
+
+    def _check(self, *, patience: float) -> None:
+        if self._processor is not None:
+            self._processor.check()
+            if patience < 0:
+                raise BenchmarkFailed(f"the results do not come: {self._processor.log()}")
 
     @asynccontextmanager
     async def processor(
@@ -61,8 +67,9 @@ class Stage:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         async with started(
             contender, folder, broker=self.broker, gateway=gateway, workers=workers
-        ) as process:
-            yield process
+        ) as running:
+            self._processor = running
+            yield running
 
 
 @asynccontextmanager
