@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -31,6 +31,10 @@ class Classification(StrEnum):
     NONE = ""
     RESERVED = "reserved"
     OVERFLOW = "overflow"
+
+
+OVERFLOW_LOT: Final = "overflow "
+"""What the names of lots begin with whose messages may come back without room at their gate."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -12,9 +12,15 @@ from async_processor.admission.chain import Chain
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
 from async_processor.admission.patience import Patience
+from async_processor.admission.quota.books import Books, keys_of
+from async_processor.admission.quota.gate import QuotaGate
+from async_processor.admission.quota.tenants import Tenants
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.clock import Clock
 from async_processor.errors import ConfigurationError, Problem
+from async_processor.fields import TlsSettings
+from async_processor.lifecycle import Watch
+from async_processor.redis_io.shared import SharedClients
 from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.registry import Sensors
 from async_processor.sensors.settings import PrometheusSettings
@@ -24,11 +30,31 @@ SCRAPE_INTERVAL: Final = 1.0
 
 
 class GateContext:
-    """What gates share: the clock, Prometheus, and sensors that several of them look at."""
+    """What gates share: the clock, Prometheus, Redis, and what several of them look at.
 
-    def __init__(self, *, prometheus: PrometheusSettings | None, clock: Clock) -> None:
+    `redis_url` is the transport's, empty when it has none; `tls` is how its certificates are
+    checked, and those of other servers too.
+    """
+
+    def __init__(
+        self,
+        *,
+        prometheus: PrometheusSettings | None,
+        clock: Clock,
+        redis_url: str = "",
+        tls: TlsSettings | None = None,
+    ) -> None:
         self.prometheus = prometheus
         self.clock = clock
+        self.redis_url = redis_url
+        self.redis = SharedClients(tls=tls or TlsSettings(), clock=clock)
+        self.watch = Watch()
+        """The side tasks of gates."""
+        self.quotas = Books(self.redis, clock=clock, watch=self.watch)
+
+    async def run(self) -> None:
+        """Run until cancelled; raises SideTaskDied when a gate's side task does."""
+        raise await self.watch.failure()
 
     @cached_property
     def sensors(self) -> Sensors:
@@ -55,6 +81,8 @@ def build_gate(settings: configured.GateSettings, context: GateContext, *, worke
         case configured.PrometheusSaturationGate():
             query, rule = saturation.query(settings), saturation.rule(settings)
             return _over_prometheus(settings, query, rule, context, workers)
+        case configured.RedisQuotaGate():
+            return _redis_quota(settings, context)
         case configured.CompositeGate(gates=gates):
             return Chain([build_gate(gate, context, workers=workers) for gate in gates])
         case configured.WaitOnRefuseGate(gate=gate):
@@ -72,6 +100,26 @@ def _endpoint_scrape(
         workers=workers,
         clock=context.clock,
     )
+
+
+def _redis_quota(settings: configured.RedisQuotaGate, context: GateContext) -> Gate:
+    return QuotaGate(
+        context.quotas.book(_redis_url(settings, context), settings),
+        Tenants(settings.attribute, default=settings.limit, limits=settings.limits),
+        name=keys_of(settings).group,
+        blocking=settings.gating_mode is configured.GatingMode.BLOCKING,
+        missing=settings.missing_attribute,
+        clock=context.clock,
+        watch=context.watch,
+    )
+
+
+def _redis_url(settings: configured.RedisQuotaGate, context: GateContext) -> str:
+    url = settings.redis_url(context.redis_url)
+    if not url:
+        message = f"is missing: {settings.type} needs a Redis, and the transport has none"
+        raise ConfigurationError([Problem(path="gate.url", message=message)])
+    return url
 
 
 def _over_prometheus(

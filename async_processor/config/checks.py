@@ -34,6 +34,7 @@ def faults(document: Mapping[str, Any]) -> list[Problem]:
         *_duplicates(document),
         *_unknown_pools(document),
         *_missing_prometheus(document),
+        *_missing_redis(document),
         *_short_lease(document),
         *_reserved_results(document),
     ]
@@ -108,6 +109,18 @@ def _missing_prometheus(document: Mapping[str, Any]) -> Iterator[Problem]:
         if str(gate.get("type")).startswith("prometheus-"):
             message = f"got {gate['type']!r}, which needs prometheus.url"
             yield Problem(path=f"{path}.type", message=message)
+
+
+def _missing_redis(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """The other transports have a Redis of their own, which is what gates then use."""
+    if _mapping(document.get("transport")).get("type") != "memory":
+        return
+    for path, gate in _gates(document):
+        if str(gate.get("type")).startswith("redis") and not (
+            gate.get("url") or gate.get("address")
+        ):
+            message = f"is required: {gate['type']} needs a Redis, and the transport has none"
+            yield Problem(path=f"{path}.url", message=message)
 
 
 def _short_lease(document: Mapping[str, Any]) -> Iterator[Problem]:

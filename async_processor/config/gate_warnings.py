@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from async_processor.admission.settings import (
     CompositeGate,
     GateSettings,
+    GatingMode,
     LocalMaxConcurrencyGate,
     PrometheusSaturationGate,
+    QuotaMode,
+    RedisQuotaGate,
     WaitOnRefuseGate,
 )
 from async_processor.config.settings import Settings
@@ -33,8 +36,30 @@ def gate_warnings(settings: Settings) -> Iterator[Problem]:
                     "1.0 would close it"
                 )
                 yield Problem(path=f"{path}.fallback", message=message)
+            case RedisQuotaGate():
+                yield from _quota_warnings(path, gate, pool)
             case _:
                 pass
+
+
+def _quota_warnings(path: str, gate: RedisQuotaGate, pool: PoolSettings) -> Iterator[Problem]:
+    if "missing_attribute" not in gate.model_fields_set:
+        message = (
+            f"requests without metadata {gate.attribute!r} pass uncounted; "
+            "refuse, or a tenant to count them under, would limit them"
+        )
+        yield Problem(path=f"{path}.missing_attribute", message=message)
+    if gate.gating_mode is GatingMode.CLASSIFYING:
+        return
+    if gate.limit is None and "*" not in gate.limits:
+        message = "is not set: tenants that limits does not name have no limit"
+        yield Problem(path=f"{path}.limit", message=message)
+    quotas = max(gate.limit or 0, sum(gate.limits.values()))
+    if gate.mode is QuotaMode.CONCURRENCY and quotas > pool.workers:
+        message = (
+            f"{quotas} at once can't be reached: the pool {pool.id!r} has {pool.workers} workers"
+        )
+        yield Problem(path=f"{path}.{'limits' if gate.limits else 'limit'}", message=message)
 
 
 def _gates(settings: Settings) -> Iterator[_Placed]:

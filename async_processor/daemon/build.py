@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.clock import Clock
 from async_processor.config.settings import RedisTransport, Settings
 from async_processor.daemon.backlog import BacklogPoll
 from async_processor.daemon.gauges import GateGauges, HeldGauges
@@ -18,6 +19,7 @@ from async_processor.dispatch.intake import Intake
 from async_processor.dispatch.merge.build import build_merge_policy
 from async_processor.dispatch.merge.tier_priority import LANES
 from async_processor.dispatch.pool import Pool
+from async_processor.dispatch.recall import Recaller
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.settings import PoolSettings, QueueSettings, TierPriorityPolicy
 from async_processor.dispatch.suspects import Suspects
@@ -100,6 +102,15 @@ def build_transport(settings: Settings) -> Transport:
     return MemoryTransport(settings.transport)
 
 
+def _gate_context(settings: Settings, clock: Clock) -> GateContext:
+    broker = settings.transport
+    if not isinstance(broker, RedisTransport):
+        return GateContext(prometheus=settings.prometheus, clock=clock)
+    return GateContext(
+        prometheus=settings.prometheus, clock=clock, redis_url=broker.url, tls=broker.tls
+    )
+
+
 class _Assembly:
     """The parts on the bench: each is made once, by whoever needs it first."""
 
@@ -112,7 +123,7 @@ class _Assembly:
         self._holdings = Holdings()
         self._readiness = Readiness()
         self._suspects = Suspects()
-        self._gates = GateContext(prometheus=settings.prometheus, clock=self._clock)
+        self._gates = _gate_context(settings, self._clock)
 
     def parts(self) -> Parts:
         return Parts(
@@ -138,6 +149,8 @@ class _Assembly:
             self._exposition,
             self._engine,
             self._gates.sensors,
+            self._gates.redis,
+            self._gates.quotas,
             *gates,
             self._transport,
         ]
@@ -147,6 +160,7 @@ class _Assembly:
         for route in self._routes:
             tasks[f"intake {route.queue.id}"] = self._intake(route).run()
             tasks[f"expirer {route.queue.id}"] = self._expirer(route).run()
+            tasks[f"recaller {route.queue.id}"] = self._recaller(route).run()
         reaper = Reaper(
             self._transport,
             self._clock,
@@ -172,6 +186,7 @@ class _Assembly:
             "cancellations": CancellationWatch(self._transport, self._holdings, self._clock).run(),
             "gauges": gauges.run(),
             "sensors": self._gates.sensors.run(),
+            "gates": self._gates.run(),
         }
         for pool, _ in self._pools.values():
             tasks[f"pool {pool.name}"] = pool.watch_gate()
@@ -306,6 +321,9 @@ class _Assembly:
             settler=route.settler,
             clock=self._clock,
         )
+
+    def _recaller(self, route: Route) -> Recaller:
+        return Recaller(route, self._transport, interval=self._settings.transport.reclaim_interval)
 
     @cached_property
     def _worker(self) -> Worker:

@@ -12,6 +12,7 @@ from async_processor.fields.names import (
     HttpUrlWithQuery,
     NonEmpty,
     OptionalHeaderName,
+    RedisUrl,
     UrlPath,
 )
 from async_processor.fields.quantities import (
@@ -46,6 +47,7 @@ __all__ = [
     "Port",
     "Positive",
     "PositiveDuration",
+    "RedisUrl",
     "Secret",
     "SecretHeaders",
     "Section",

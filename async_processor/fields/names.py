@@ -8,6 +8,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field
 
+_REDIS_SCHEMES: Final = (
+    "redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://", "unix://",
+)  # fmt: skip
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
@@ -32,6 +35,12 @@ def _split(url: str) -> SplitResult:
     except ValueError as error:
         raise ValueError(f"must be a URL ({error})") from None
     return parts
+
+
+def _redis_url(url: str) -> str:
+    if not url.startswith(_REDIS_SCHEMES):
+        raise ValueError("must begin with " + ", ".join(_REDIS_SCHEMES))
+    return url
 
 
 def _url_path(path: str) -> str:
@@ -72,5 +81,7 @@ OptionalHeaderName = Annotated[str, AfterValidator(_header_name_or_off)]
 """The name of an HTTP header; empty turns it off."""
 BrokerUrl = Annotated[str, Field(min_length=1)]
 """A URL that may carry a user and a password."""
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+"""A URL of a Redis that may carry a user and a password."""
 HeaderValue = Annotated[str, AfterValidator(_header_value)]
 """The value of an HTTP header."""

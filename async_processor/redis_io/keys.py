@@ -51,6 +51,37 @@ def lot_key(queue_name: str, lot: str) -> str:
     return f"{tagged(queue_name)}:lot:{lot}"
 
 
+class QuotaKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of the tenants of one quota, all of it in one hash slot.
+
+    `group` says which quota it is; `quota:{concurrency:userid}` for example.
+    """
+
+    group: str
+
+    @property
+    def wanted(self) -> str:
+        """Tenants that somebody waits for."""
+        return f"{self.group}:wanted"
+
+    def slots(self, tenant: str) -> str:
+        """The slots of a tenant that are taken."""
+        return f"{self.group}:slots:{tenant}"
+
+    def starts(self, tenant: str) -> str:
+        """When requests of a tenant were let through lately."""
+        return f"{self.group}:starts:{tenant}"
+
+    def charged(self, tenant: str) -> str:
+        """Which requests of a tenant have been charged."""
+        return f"{self.group}:charged:{tenant}"
+
+
+def quota_keys(prefix: str, *what: str) -> QuotaKeys:
+    """The keys of a quota; `what` tells it from others of the same prefix, which has no brace."""
+    return QuotaKeys(group=f"{prefix}{{{':'.join(what)}}}")
+
+
 def go_claim_keys(queue_name: str, *, clustered: bool) -> GoClaimKeys:
     """Where the Go implementation keeps claims; it tags its keys on a cluster alone."""
     prefix = tagged(queue_name) if clustered else queue_name

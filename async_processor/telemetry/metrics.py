@@ -55,6 +55,7 @@ class _GateMetrics:
         self._decisions = {
             reason: series.gate_decisions.labels(*labels, reason) for reason in GATE_REASONS
         }
+        self._has_source = False
 
     def gate_decision(self, reason: str) -> None:
         """The gate held something back, for one of `GATE_REASONS`."""
@@ -62,7 +63,9 @@ class _GateMetrics:
 
     def gate_reading(self, state: GateReading) -> None:
         """Show what the gate reads; a gate without a source shows nothing."""
-        if state.available and state.value is None and state.threshold is None:
+        read = (state.value, state.threshold) != (None, None)
+        self._has_source = self._has_source or read or not state.available
+        if not self._has_source:
             return
         labels = (*self._labels, state.pool)
         self._series.gate_available.labels(*labels).set(state.available)

@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from async_processor.admission.settings import EndpointScrapeGate, LocalMaxConcurrencyGate
+from async_processor.admission.settings import (
+    CompositeGate,
+    EndpointScrapeGate,
+    LocalMaxConcurrencyGate,
+    QuotaMode,
+    RedisQuotaGate,
+)
 from async_processor.config.load import load_text
 from async_processor.config.migrate import migrate
 from async_processor.config.run_inputs import RunInputs, settings_from
@@ -126,6 +132,32 @@ def test_gate_parameters_are_texts_numbers_json_or_objects(parameters: dict[str,
         labels={"port": "8000"},
         fallback=1.0,
         max_count_per_pod=5.0,
+    )
+
+
+@pytest.mark.parametrize("limits", [{"team-a": 2, "batch-*": "1"}, '{"team-a": "2", "batch-*": 1}'])
+@pytest.mark.parametrize("limit", ["5", 5, 5.0])
+def test_a_quota_is_read_from_texts_and_numbers(limit: object, limits: object) -> None:
+    quota = {
+        "address": "redis:6379",
+        "mode": "concurrency",
+        "window": "1m30s",
+        "limit": limit,
+        "limits": limits,
+        "gating_mode": "",
+    }
+    nested = json.dumps([{"gate_type": "redis-quota", "gate_params": quota}])
+    queue = {"gate_type": "composite", "gate_params": {"gates": nested}}
+    assert sorted_set(queue=queue).settings.queues[0].gate == CompositeGate(
+        gates=(
+            RedisQuotaGate(
+                address="redis:6379",
+                mode=QuotaMode.CONCURRENCY,
+                window=90,
+                limit=5,
+                limits={"team-a": 2, "batch-*": 1},
+            ),
+        )
     )
 
 
@@ -261,7 +293,8 @@ def test_transports_of_later_versions_are_not_called_unknown(argv: list[str]) ->
 def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text('{"type": "tier-priority", "parameters": {"lane_objektives": {}}}')
-    nested = [{"gate_type": "redis-quota", "gate_params": {"address": "r:6379", "limit": "100"}}]
+    quota = {"address": "r:6379", "limit": "100", "shared": "true"}
+    nested = [{"gate_type": "redis-quota", "gate_params": quota}]
     assert document_problems(
         "--transform-config-file=t.json",
         f"--request-merge-policy-config-file={policy}",
@@ -273,11 +306,7 @@ def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path:
             "gate_params": {"gates": json.dumps(nested)},
         },
     ) == [
-        (
-            "transport.queues[0].gate.gates[0].type: 'redis-quota' is not available in this "
-            "version; it has constant, local-max-concurrency, endpoint-scrape, prometheus-query, "
-            "prometheus-saturation, composite, wait-on-refuse"
-        ),
+        "transport.queues[0].gate.gates[0].shared: is not available in this version",
         "transport.queues[0].igw: unknown key; did you mean 'igw_base_url'?",
         "transport.mode: is not available in this version",
         "transport.polls: unknown key; known: " + known_transport_keys(),

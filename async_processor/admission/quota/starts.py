@@ -1,0 +1,138 @@
+"""Rate limits: each request is charged once, at its first start.
+
+A charge is kept under a digest of the request, its id and token among the rest, until the request's
+deadline (a day at most, and for the 100,000 requests of a tenant with the latest deadlines), so
+that a retry, or a second try after a lost answer, costs no second token. Whoever is refunded has
+not started: its charge goes as if it had never been.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from typing import Final
+
+from async_processor.admission.base import Ticket
+from async_processor.admission.quota.book import Full
+from async_processor.admission.quota.ledger import Ledger, Question
+from async_processor.admission.tickets import HOLDS_NOTHING, LocalTicket
+from async_processor.clock import Clock
+from async_processor.lifecycle import Watch
+from async_processor.redis_io.keys import QuotaKeys
+from async_processor.redis_io.scripts import QUOTA_STARTS
+from async_processor.redis_io.shared import SharedClient
+from async_processor.wire.envelope import Envelope
+
+REMEMBERED_SECONDS: Final = 24 * 3600.0
+REMEMBERED_REQUESTS: Final = 100_000
+WANTED_SECONDS: Final = 60.0
+
+_CHARGED: Final = 1
+_FLUSH_SECONDS: Final = 2.0
+
+
+class Starts:
+    """The starts of this process under one quota; `window` is in seconds."""
+
+    def __init__(
+        self, client: SharedClient, keys: QuotaKeys, *, window: float, clock: Clock, watch: Watch
+    ) -> None:
+        self._keys = keys
+        self._window = window
+        self._clock = clock
+        self._watch = watch
+        self._freed: list[Callable[[str], None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._ledger = Ledger(
+            client,
+            QUOTA_STARTS,
+            shared_key=keys.wanted,
+            settings=(
+                math.ceil(window * 1000),
+                round(WANTED_SECONDS * 1000),
+                REMEMBERED_REQUESTS,
+            ),
+            clock=clock,
+        )
+
+    @property
+    def available(self) -> bool:
+        return self._ledger.available
+
+    @property
+    def fault(self) -> str:
+        return self._ledger.fault
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        self._ledger.subscribe(wake)
+
+    def on_room(self, freed: Callable[[str], None]) -> None:
+        self._freed.append(freed)
+
+    async def start(self) -> None:
+        if self._task is None:
+            self._task = self._watch.spawn(f"quota {self._keys.group} look", self._ledger.run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._ledger.flush(_FLUSH_SECONDS)
+
+    async def take(self, tenant: str, limit: int, envelope: Envelope) -> Ticket | Full:
+        question = Question(
+            what="charge",
+            keys=self._keys_of(tenant),
+            tenant=tenant,
+            name=identity(envelope),
+            limit=limit,
+            remember_ms=self._remember_ms(envelope),
+        )
+        answer = await self._ledger.ask(question)
+        if answer < 0:
+            return Full(look_after=-answer / 1000)
+        if answer == _CHARGED:
+            return LocalTicket(on_refund=partial(self._refund, question))
+        return HOLDS_NOTHING
+
+    async def room(self, tenant: str, limit: int) -> int | Full:
+        question = Question(what="room", keys=self._keys_of(tenant), tenant=tenant, limit=limit)
+        answer = await self._ledger.ask(question)
+        return answer if answer > 0 else Full(look_after=-answer / 1000)
+
+    def _refund(self, charge: Question) -> None:
+        refund = Question(what="refund", keys=charge.keys, tenant=charge.tenant, name=charge.name)
+        self._ledger.ask(refund).add_done_callback(partial(self._refunded, charge.tenant))
+
+    def _refunded(self, tenant: str, answer: asyncio.Future[int]) -> None:
+        if not answer.cancelled() and answer.exception() is None and answer.result():
+            for freed in self._freed:
+                freed(tenant)
+
+    def _keys_of(self, tenant: str) -> tuple[str, str]:
+        return self._keys.starts(tenant), self._keys.charged(tenant)
+
+    def _remember_ms(self, envelope: Envelope) -> int:
+        """As long as the request may live, and never less than its start counts."""
+        left = envelope.request.deadline - self._clock.now()
+        shortest = 2 * self._window
+        return round(1000 * max(shortest, min(left, REMEMBERED_SECONDS)))
+
+
+def identity(envelope: Envelope) -> str:
+    """The same for every attempt at a request, and another for every other request.
+
+    A request without a token is told from others by what it asks for.
+    """
+    request = envelope.request
+    parts = (
+        request.id, envelope.request_token, repr(request.deadline), str(envelope.enqueue_seq),
+        request.endpoint, envelope.payload_ref,
+    )  # fmt: skip
+    digest = blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16)
+    digest.update(request.payload or b"")
+    return digest.hexdigest()

@@ -1,0 +1,67 @@
+-- Concurrency quotas: take, keep, free and count the slots of tenants.
+--
+-- KEYS     1 wanted (zset tenant -> until, ms: somebody waits for a slot of this tenant)
+--          2... the slots of one tenant each (zset slot -> end of its life, ms)
+-- ARGV     1 ms that a slot lives   2 ms that a tenant stays wanted
+--          6 per item: 1 what: "take", "keep", "free" or "room"   2 the tenant's slots, an index
+--          of KEYS   3 the tenant's name   4 the slot   5 the tenant's limit   6 not used
+-- Returns  per item. take: 1, or 0 if all slots are taken. keep: 1, or 0 if the slot is gone.
+--          free: 1 if somebody waits for it. room: how many slots are free.
+-- After    a tenant never has more slots whose life has not ended than its limit says. Taking the
+--          same slot again takes no second one. With no slot alive no key of the tenant is left.
+
+local wanted, life, patience = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- The first write of an item removes: after it maxmemory forbids none.
+local function alive(slots)
+  redis.call('ZREMRANGEBYSCORE', slots, '-inf', now)
+  return redis.call('ZCARD', slots)
+end
+
+local function hold(item)
+  redis.call('ZADD', item.slots, now + life, item.slot)
+  local last = redis.call('ZRANGE', item.slots, -1, -1, 'WITHSCORES')
+  redis.call('PEXPIREAT', item.slots, last[2])
+  return 1
+end
+
+local function want(item)
+  redis.call('ZREMRANGEBYSCORE', wanted, '-inf', now)
+  redis.call('ZADD', wanted, now + patience, item.tenant)
+  redis.call('PEXPIRE', wanted, patience)
+end
+
+local function take(item)
+  local taken = alive(item.slots)
+  if redis.call('ZSCORE', item.slots, item.slot) or taken < item.limit then return hold(item) end
+  want(item)
+  return 0
+end
+
+local function keep(item)
+  alive(item.slots)
+  return redis.call('ZSCORE', item.slots, item.slot) and hold(item) or 0
+end
+
+local function free(item)
+  redis.call('ZREM', item.slots, item.slot)
+  return tonumber(redis.call('ZSCORE', wanted, item.tenant) or 0) > now and 1 or 0
+end
+
+local function room(item)
+  local left = math.max(0, item.limit - alive(item.slots))
+  want(item)
+  return left
+end
+
+local execute = {take = take, keep = keep, free = free, room = room}
+local answer = {}
+for i = 3, #ARGV, 6 do
+  answer[#answer + 1] = execute[ARGV[i]]({
+    slots = KEYS[tonumber(ARGV[i + 1])], tenant = ARGV[i + 2], slot = ARGV[i + 3],
+    limit = tonumber(ARGV[i + 4]),
+  })
+end
+return answer
