@@ -48,7 +48,9 @@ def _run(arguments: list[str]) -> None:
     from async_processor.config.run_inputs import settings_from
     from async_processor.config.show import effective
     from async_processor.daemon.build import build
+    from async_processor.daemon.config_watch import ConfigWatch
     from async_processor.daemon.daemon import Daemon
+    from async_processor.daemon.reload import Reloader
     from async_processor.telemetry import logs
 
     inputs = settings_from(arguments, os.environ)
@@ -57,7 +59,11 @@ def _run(arguments: list[str]) -> None:
     for note in inputs.notes:
         log.warning("configuration_note", note=note)
     log.info("starting", version=__version__, configuration=effective(inputs.settings))
-    daemon = Daemon(build(inputs.settings))
+    parts = build(inputs.settings)
+    reloader = Reloader(
+        lambda: settings_from(arguments, os.environ).settings, parts.topology, parts.shared
+    )
+    daemon = Daemon(parts, ConfigWatch(inputs.files, reloader.reload))
     _spare_the_garbage_collector()
     loop.run(daemon.run())
 

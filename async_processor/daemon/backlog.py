@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from async_processor.clock import Clock
+from async_processor.daemon.topology import Topology
 from async_processor.dispatch.route import Route
 from async_processor.errors import BrokerUnavailable
 from async_processor.telemetry.logs import get_logger
@@ -18,17 +17,17 @@ class BacklogPoll:
     """Keeps the backlog metrics; a failed read shows in the availability gauge."""
 
     def __init__(
-        self, transport: Transport, routes: Sequence[Route], clock: Clock, *, interval: float
+        self, transport: Transport, topology: Topology, clock: Clock, *, interval: float
     ) -> None:
         self._transport = transport
-        self._routes = routes
+        self._topology = topology
         self._clock = clock
         self._interval = interval
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            for route in self._routes:
+            for route in self._topology.routes:
                 await self._poll(route)
             await self._clock.sleep(self._interval)
 

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-
 INTERVAL: Final = 2.0
 """Seconds between two looks at the files."""
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from async_processor.daemon.build import Parts
+from async_processor.daemon.config_watch import ConfigWatch
 from async_processor.daemon.readiness import Stage
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import Watch
@@ -30,10 +31,14 @@ _log = get_logger(__name__)
 
 
 class Daemon:
-    """Runs the parts until a signal comes or a side task dies."""
+    """Runs the parts until a signal comes or a side task dies.
 
-    def __init__(self, parts: Parts) -> None:
+    With `watch_config`, a side task, the configuration can change meanwhile.
+    """
+
+    def __init__(self, parts: Parts, watch_config: ConfigWatch | None = None) -> None:
         self._parts = parts
+        self._watch_config = watch_config
         self._taking = Watch()
         """Whatever brings work in; stopped first."""
         self._keeping = Watch()
@@ -49,7 +54,7 @@ class Daemon:
         with self._signals():
             try:
                 if await self._before_drain(self._start()):
-                    self._parts.readiness.stage = Stage.RUNNING
+                    self._parts.shared.readiness.stage = Stage.RUNNING
                     self._say_ready()
                     await self._before_drain(self._failure())
                 await self._give_work_back()
@@ -91,17 +96,20 @@ class Daemon:
         return asyncio.create_task(self._start_parts(), name="start")
 
     async def _start_parts(self) -> None:
-        for service in self._parts.services:
+        for service in self._parts.services():
             await service.start()
         for name, task in self._parts.keeping().items():
             self._keeping.spawn(name, task)
         for name, task in self._parts.taking().items():
             self._taking.spawn(name, task)
+        self._parts.topology.feed(self._taking)
+        if self._watch_config is not None:
+            self._taking.spawn("configuration", self._watch_config.run())
 
     def _say_ready(self) -> None:
         _log.info(
             "ready",
-            queues=[route.queue.queue_name for route in self._parts.routes],
+            queues=[route.queue.queue_name for route in self._parts.topology.routes],
             health_port=self._parts.health.port,
             metrics_port=self._parts.exposition.port,
         )
@@ -122,21 +130,23 @@ class Daemon:
 
     async def _give_work_back(self) -> None:
         """Drain: first what was not sent, then, when the time is up, what was."""
-        self._parts.readiness.stage = Stage.DRAINING
+        self._parts.shared.readiness.stage = Stage.DRAINING
         await self._taking.stop()
-        holdings = self._parts.holdings
+        holdings = self._parts.shared.holdings
         for held in holdings:
             if held.phase in (Phase.QUEUED, Phase.PARKED):
                 held.interrupt(Interruption.DRAINED)
-        _log.info("draining", running=len(holdings), timeout=self._parts.settings.drain_timeout)
-        await self._patience(self._parts.settings.drain_timeout)
+        _log.info(
+            "draining", running=len(holdings), timeout=self._parts.topology.settings.drain_timeout
+        )
+        await self._patience(self._parts.topology.settings.drain_timeout)
         for held in holdings:
             held.interrupt(Interruption.DRAINED)
         await self._patience(SETTLING_TIME, hurry=False)
 
     async def _patience(self, seconds: float, *, hurry: bool = True) -> None:
         """Wait until nothing is held, for a time; a second signal ends it."""
-        waits: set[asyncio.Task[Any]] = {asyncio.create_task(self._parts.holdings.empty())}
+        waits: set[asyncio.Task[Any]] = {asyncio.create_task(self._parts.shared.holdings.empty())}
         if hurry:
             waits.add(asyncio.create_task(self._hurry.wait()))
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -147,7 +157,7 @@ class Daemon:
     async def _stop(self) -> None:
         await self._taking.stop()
         await self._keeping.stop()
-        for service in reversed(self._parts.services):
+        for service in reversed(self._parts.services()):
             try:
                 await service.stop()
             except BrokerUnavailable as error:

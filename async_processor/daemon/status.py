@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 from async_processor.admission.base import Gate, GateState
 from async_processor.daemon.readiness import Readiness, Stage
+from async_processor.daemon.topology import Topology
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.route import Route
 from async_processor.errors import BrokerUnavailable
@@ -20,14 +21,12 @@ class Status:
     def __init__(
         self,
         transport: Transport,
-        routes: Sequence[Route],
-        pools: Sequence[Pool],
+        topology: Topology,
         holdings: Holdings,
         readiness: Readiness,
     ) -> None:
         self._transport = transport
-        self._routes = routes
-        self._pools = pools
+        self._topology = topology
         self._holdings = holdings
         self._readiness = readiness
 
@@ -35,8 +34,8 @@ class Status:
         """The whole status; what the broker cannot tell now is null."""
         return {
             "ready": self._readiness.serving,
-            "queues": [await self._queue(route) for route in self._routes],
-            "pools": [self._pool(pool) for pool in self._pools],
+            "queues": [await self._queue(route) for route in self._topology.routes],
+            "pools": [self._pool(pool) for pool in self._topology.pools],
         }
 
     async def _queue(self, route: Route) -> Mapping[str, Any]:
@@ -63,7 +62,7 @@ class Status:
             return None
 
     def _pool(self, pool: Pool) -> Mapping[str, Any]:
-        names = {route.queue.queue_name for route in self._routes if route.pool is pool}
+        names = {route.queue.queue_name for route in self._topology.routes if route.pool is pool}
         return {
             "pool_name": pool.name,
             "workers": pool.workers,
@@ -90,6 +89,7 @@ class Status:
             _closed("the queue's gate", route.gate.state())
             or _closed(f"the gate of pool {route.pool.name!r}", route.pool.gate.state())
             or _busy(route.pool)
+            or _parked(backlog, route.gate.state())
         )
 
 
@@ -116,6 +116,12 @@ def _closed(name: str, state: GateState) -> str:
     if state.value is not None and state.threshold is not None:
         return f"{name} is closed: its value {state.value:.3g} is not above {state.threshold:.3g}"
     return f"{name} is closed" + (f": {state.reason}" if state.reason else "")
+
+
+def _parked(backlog: Backlog, state: GateState) -> str:
+    if backlog.waiting:
+        return ""
+    return f"{backlog.parked} wait for room" + (f" ({state.reason})" if state.reason else "")
 
 
 def _busy(pool: Pool) -> str:

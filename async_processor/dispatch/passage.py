@@ -7,6 +7,8 @@ a lot of its queue (refused for a reason that does not concern the others in the
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from async_processor.admission.base import Candidate, Continue, Drop, Gate, Refuse, Wait
 from async_processor.clock import Clock
 from async_processor.dispatch.merge.base import Ready
@@ -23,7 +25,7 @@ class Passage:
     def __init__(self, clock: Clock, *, gate_wait_timeout: float) -> None:
         self._clock = clock
         self._gate_wait_timeout = gate_wait_timeout
-        self._lots: dict[int, ParkingLot] = {}
+        self._lots: WeakKeyDictionary[Gate, ParkingLot] = WeakKeyDictionary()
 
     async def take(self, stay: Stay) -> Decision | None:
         """Bring a request to a slot, with the gates' tickets in its stay.
@@ -112,9 +114,9 @@ class Passage:
         return stay.envelope.request.deadline - self._clock.now()
 
     def _lot(self, gate: Gate) -> ParkingLot:
-        lot = self._lots.get(id(gate))
+        lot = self._lots.get(gate)
         if lot is None:
-            lot = self._lots[id(gate)] = ParkingLot(gate)
+            lot = self._lots[gate] = ParkingLot(gate)
         return lot
 
 

@@ -95,13 +95,12 @@ class Pool:
             self._withdraw(bid)
             raise
 
-    async def watch_gate(self) -> None:
-        """Count, once a second, that the gate keeps waiting work back. Runs until cancelled."""
-        while True:
-            await self._clock.sleep(1.0)
-            if (self._bids or self._turns) and self.gate.budget() <= 0:
-                self._metrics.gate_decision(Reason.GATE_CLOSED.value)
-            self._offer()
+    def publish_gate(self) -> None:
+        """Show the gate's reading, and count that it keeps work waiting; called once a second."""
+        self._metrics.gate_reading(self.gate.state())
+        if (self._bids or self._turns) and self.gate.budget() <= 0:
+            self._metrics.gate_decision(Reason.GATE_CLOSED.value)
+        self._offer()
 
     def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None:
         """Called by a seat whenever it changes its stand."""

@@ -49,7 +49,9 @@ class _Response(aiohttp.ClientResponse):
 
 
 class HttpEngine:
-    """Keeps up to `connections` alive (as many as there are workers); the limits are in bytes.
+    """Keeps as many connections alive as were in use at once; the limits are in bytes.
+
+    `connections` bounds them; 0 leaves that to whoever sends, the workers.
 
     `header_bytes` bounds each line of an answer's head. `trust_env` takes a proxy from the
     environment.
@@ -59,7 +61,7 @@ class HttpEngine:
         self,
         *,
         clock: Clock,
-        connections: int,
+        connections: int = 0,
         answer_bytes: int = 64 * 1024 * 1024,
         header_bytes: int = 32 * 1024,
         tls: TlsSettings | None = None,

@@ -40,7 +40,7 @@ class Reaper:
     async def run(self) -> None:
         """Run until cancelled; looks at once, for the process before this one may have died."""
         while True:
-            for queue_name in self._metrics:
+            for queue_name in tuple(self._metrics):  # a reload may add queues meanwhile
                 try:
                     await self.reclaim(queue_name)
                 except BrokerUnavailable as error:

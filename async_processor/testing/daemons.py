@@ -34,14 +34,24 @@ class DaemonProcess:
         self.metrics_port = free_port()
         self.log_file = folder / "daemon.log"
         self.config_file = folder / "config.yaml"
+        self.configure(settings)
+        self._process: asyncio.subprocess.Process | None = None
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Write the configuration file, at once as a whole, as a mounted ConfigMap changes."""
         server = {
             "bind": "127.0.0.1",
             "health_port": self.health_port,
             "metrics_port": self.metrics_port,
             **settings.get("server", {}),
         }
-        self.config_file.write_text(yaml.safe_dump({**settings, "server": server}))
-        self._process: asyncio.subprocess.Process | None = None
+        self.replace_config(yaml.safe_dump({**settings, "server": server}))
+
+    def replace_config(self, text: str) -> None:
+        """Like `configure`, with any text."""
+        new = self.config_file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.config_file)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -136,3 +146,30 @@ class DaemonProcess:
         lines = self.log_file.read_bytes().splitlines()
         records = [msgspec.json.decode(line) for line in lines if line.startswith(b"{")]
         return [record for record in records if record.get("event") == name]
+
+
+def short_lived_settings(
+    broker: str,
+    gateway: str,
+    *,
+    workers: int = 32,
+    transport: Mapping[str, Any] | None = None,
+    queue: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    """A configuration with short leases, so that a test need not wait for long."""
+    return {
+        "transport": {
+            "type": "redis-sortedset",
+            "url": broker,
+            "lease_ttl": "2s",
+            "reclaim_interval": "300ms",
+            "backlog_poll_interval": "500ms",
+            "queues": [{"igw_base_url": gateway, **(queue or {})}],
+            **(transport or {}),
+        },
+        "worker_pools": [{"id": "default", "workers": workers}],
+        "retry": {"base_delay": "100ms", "max_delay": "1s"},
+        "drain_timeout": "20s",
+        **others,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from async_processor.producer import Producer
-from async_processor.testing.daemons import DaemonProcess
+from async_processor.testing.daemons import DaemonProcess, short_lived_settings
 from async_processor.testing.servers import RedisServer
 
 Fleet = Callable[..., DaemonProcess]
@@ -37,37 +37,11 @@ async def fleet(redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Flee
 
         def make(gateway: str, **changes: Any) -> DaemonProcess:
             daemon = DaemonProcess(
-                settings(redis_server.url, gateway, **changes), tmp_path / f"daemon-{len(made)}"
+                short_lived_settings(redis_server.url, gateway, **changes),
+                tmp_path / f"daemon-{len(made)}",
             )
             made.append(daemon)
             stack.push_async_exit(daemon)
             return daemon
 
         yield make
-
-
-def settings(
-    broker: str,
-    gateway: str,
-    *,
-    workers: int = 32,
-    transport: Mapping[str, Any] | None = None,
-    queue: Mapping[str, Any] | None = None,
-    **others: Any,
-) -> dict[str, Any]:
-    """A configuration with short leases, so that a test need not wait for long."""
-    return {
-        "transport": {
-            "type": "redis-sortedset",
-            "url": broker,
-            "lease_ttl": "2s",
-            "reclaim_interval": "300ms",
-            "backlog_poll_interval": "500ms",
-            "queues": [{"igw_base_url": gateway, **(queue or {})}],
-            **(transport or {}),
-        },
-        "worker_pools": [{"id": "default", "workers": workers}],
-        "retry": {"base_delay": "100ms", "max_delay": "1s"},
-        "drain_timeout": "20s",
-        **others,
-    }

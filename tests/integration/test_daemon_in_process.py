@@ -76,7 +76,7 @@ class Stage:
             return await client.get(f"http://127.0.0.1:{self.parts.health.port}{path}")
 
     def metric(self, name: str, **labels: str) -> float:
-        text = self.parts.metrics.exposition().decode()
+        text = self.parts.shared.metrics.exposition().decode()
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         return sum(
             float(line.rsplit(" ", 1)[1])
@@ -118,7 +118,7 @@ async def stage(
         async def serving() -> bool:
             if running.running.done():
                 await running.running
-            return running.parts.readiness.serving
+            return running.parts.shared.readiness.serving
 
         await eventually(serving)
         try:

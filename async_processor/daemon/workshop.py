@@ -1,0 +1,159 @@
+"""Makes pools and queues as one configuration describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from async_processor.admission.base import Gate
+from async_processor.admission.build import build_gate
+from async_processor.config.settings import Settings
+from async_processor.daemon.held_gauges import HeldGauges
+from async_processor.daemon.shared import Shared
+from async_processor.dispatch.intake import Intake
+from async_processor.dispatch.merge.base import MergePolicy
+from async_processor.dispatch.merge.build import build_merge_policy
+from async_processor.dispatch.merge.tier_priority import LANES
+from async_processor.dispatch.pool import Pool
+from async_processor.dispatch.recall import Recaller
+from async_processor.dispatch.route import Route
+from async_processor.dispatch.settings import PoolSettings, QueueSettings, TierPriorityPolicy
+from async_processor.dispatch.worker import Worker
+from async_processor.inference.headers import HeaderRules
+from async_processor.settlement.expiry import Expirer
+from async_processor.settlement.routing import ResultRoute
+from async_processor.settlement.settle import Settler
+from async_processor.settlement.triage import Triage
+
+SideTasks = Mapping[str, Coroutine[Any, Any, None]]
+
+
+class Workshop:
+    """One configuration's; a reload makes a new one."""
+
+    def __init__(self, settings: Settings, shared: Shared) -> None:
+        self.settings = settings
+        self._shared = shared
+
+    def pool_gate(self, pool: PoolSettings) -> Gate:
+        """A pool's gate."""
+        return build_gate(pool.gate, self._shared.gates, workers=pool.workers)
+
+    def queue_gate(self, queue: QueueSettings) -> Gate:
+        """A queue's gate."""
+        workers = self._pools[queue.worker_pool_id].workers
+        return build_gate(queue.gate, self._shared.gates, workers=workers)
+
+    def merge_policy(self, pool: PoolSettings) -> MergePolicy:
+        """A pool's merge policy."""
+        return build_merge_policy(self.settings.merge_policy, workers=pool.workers)
+
+    def pool(self, settings: PoolSettings, gate: Gate) -> Pool:
+        """A pool that there was not before."""
+        metrics = self._shared.metrics.pool(settings.id)
+        return Pool(settings, gate, self.merge_policy(settings), metrics, self._shared.clock)
+
+    def route(self, queue: QueueSettings, pool: Pool, gate: Gate) -> Route:
+        """A queue's parts."""
+        metrics = self._shared.metrics.queue(queue.id, queue.queue_name, pool.name)
+        results = self._result_route(queue)
+        return Route(
+            queue=queue,
+            pool=pool,
+            gate=gate,
+            headers=self._headers_by_lane(queue),
+            results=results,
+            triage=Triage(
+                route=results,
+                max_deliveries=self.settings.transport.max_deliveries,
+                payload_limit=self.settings.limits.payload_bytes,
+            ),
+            settler=Settler(self._shared.transport, metrics, queue.id),
+            metrics=metrics,
+        )
+
+    def side_tasks(self, route: Route) -> SideTasks:
+        """What feeds a queue's requests to the workers, and answers those that expire."""
+        shared = self._shared
+        intake = Intake(
+            route,
+            shared.transport,
+            self._worker,
+            shared.holdings,
+            suspects=shared.suspects,
+            gauges=HeldGauges(route.metrics, shared.metrics),
+        )
+        expirer = Expirer(
+            shared.transport,
+            route.queue.queue_name,
+            triage=route.triage,
+            settler=route.settler,
+            clock=shared.clock,
+        )
+        interval = self.settings.transport.reclaim_interval
+        return {
+            f"intake {route.queue.id}": intake.run(),
+            f"expirer {route.queue.id}": expirer.run(),
+            f"recaller {route.queue.id}": Recaller(
+                route, shared.transport, interval=interval
+            ).run(),
+        }
+
+    def _result_route(self, queue: QueueSettings) -> ResultRoute:
+        broker = self.settings.transport
+        machinery = {each.queue_name for each in self.settings.queues}
+        machinery |= {broker.retry_queue_name, broker.dead_letter_queue_name}
+        return ResultRoute(
+            queue_name=queue.queue_name,
+            default=broker.result_queue_name,
+            own=queue.result_queue_name,
+            lifetime=queue.result_ttl_seconds,
+            allowed=queue.allowed_result_queues,
+            reserved=frozenset(machinery),
+        )
+
+    def _headers_by_lane(self, queue: QueueSettings) -> Sequence[HeaderRules]:
+        merge = self.settings.merge_policy
+        if not isinstance(merge, TierPriorityPolicy):
+            return (self._headers(queue, queue.inference_objective),)
+        objectives = {str(lane): objective for lane, objective in merge.lane_objectives.items()}
+        return [
+            self._headers(
+                queue,
+                objectives.get(lane) or queue.inference_objective,
+                priority_header=merge.priority_header,
+                priority=str(index),
+            )
+            for index, lane in enumerate(LANES)
+        ]
+
+    def _headers(
+        self, queue: QueueSettings, objective: str, *, priority_header: str = "", priority: str = ""
+    ) -> HeaderRules:
+        merge = self.settings.merge_policy
+        return HeaderRules(
+            configured=self.settings.inference.headers,
+            objective=objective,
+            objective_header=merge.objective_header,
+            fairness_header=merge.fairness_header,
+            fairness_attribute=merge.fairness_attribute,
+            priority_header=priority_header,
+            priority=priority,
+            allowed=queue.allowed_headers,
+            header_bytes=self.settings.limits.header_bytes,
+        )
+
+    @cached_property
+    def _pools(self) -> Mapping[str, PoolSettings]:
+        return {pool.id: pool for pool in self.settings.worker_pools}
+
+    @cached_property
+    def _worker(self) -> Worker:
+        return Worker(
+            self._shared.transport,
+            self._shared.engine,
+            retry=self.settings.retry,
+            request_timeout=self.settings.inference.request_timeout,
+            gate_wait_timeout=self.settings.gate_wait_timeout,
+        )
