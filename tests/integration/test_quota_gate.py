@@ -303,14 +303,16 @@ async def test_a_later_gates_refusal_costs_nothing(redis_url: str) -> None:
 
 
 async def test_a_charge_whose_answer_is_lost_is_not_made_twice(redis_server: RedisServer) -> None:
-    async with bad_network(redis_server.port) as network:
-        async with quota(f"redis://127.0.0.1:{network.port}/0", limit=2) as gate:
-            network.lose_answer_to(QUOTA_STARTS.digest.encode())
-            assert (await refused(gate, "a", "r-1")).reason is Reason.ERROR
-            await until(lambda: gate.state().available)
-            await passed(gate, "a", "r-1")
-            await passed(gate, "a", "r-2")
-            await refused(gate, "a", "r-3")
+    async with (
+        bad_network(redis_server.port) as network,
+        quota(f"redis://127.0.0.1:{network.port}/0", limit=2) as gate,
+    ):
+        network.lose_answer_to(QUOTA_STARTS.digest.encode())
+        assert (await refused(gate, "a", "r-1")).reason is Reason.ERROR
+        await until(lambda: gate.state().available)
+        await passed(gate, "a", "r-1")
+        await passed(gate, "a", "r-2")
+        await refused(gate, "a", "r-3")
 
 
 @pytest.mark.parametrize("mode", ["concurrency", "rate-limit"])
