@@ -24,12 +24,12 @@ from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import PoolSettings, QueueSettings
 from async_processor.telemetry.metrics import PoolMetrics
 
-GATHERING: Final = 0.001
+GATHERING: Final = 0.002
 """Seconds that a nearly full pool waits for more slots to come free, so that one claim fills
-several: a thousandth of a second is little to a call that takes a second, and saves most claims."""
+several: two milliseconds are little to a call that takes a second, and save most claims."""
 
-READY_SHARE: Final = 8
-"""With an eighth of its workers free a pool offers them at once."""
+READY_SHARE: Final = 4
+"""With a quarter of its workers free a pool offers them at once."""
 
 
 class Bid:
