@@ -16,6 +16,7 @@ from async_processor.admission.quota.books import Books, keys_of
 from async_processor.admission.quota.gate import QuotaGate
 from async_processor.admission.quota.tenants import Tenants
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
+from async_processor.admission.tiers import TierGate
 from async_processor.clock import Clock
 from async_processor.errors import ConfigurationError, Problem
 from async_processor.fields import TlsSettings
@@ -87,6 +88,9 @@ def build_gate(settings: configured.GateSettings, context: GateContext, *, worke
             return Chain([build_gate(gate, context, workers=workers) for gate in gates])
         case configured.WaitOnRefuseGate(gate=gate):
             return Patience(build_gate(gate, context, workers=workers))
+        case configured.TierPriorityAdmissionGate(saturation_gate_params=gate):
+            inner = build_gate(gate, context, workers=workers)
+            return TierGate(inner, tier_label=settings.tier_label)
 
 
 def _endpoint_scrape(

@@ -97,6 +97,10 @@ def _with_inner(path: str, gate: Mapping[str, Any]) -> Iterator[tuple[str, Mappi
     yield path, gate
     if "gate" in gate:
         yield from _with_inner(f"{path}.gate", _mapping(gate["gate"]))
+    if gate.get("type") == "tier-priority-admission":
+        parameters = _mapping(gate.get("saturation_gate_params"))
+        told_apart = {**parameters, "type": gate.get("saturation_gate")}
+        yield from _with_inner(f"{path}.saturation_gate_params", told_apart)
     inner = gate.get("gates")
     for index, each in enumerate(inner if isinstance(inner, list) else ()):
         yield from _with_inner(f"{path}.gates[{index}]", _mapping(each))

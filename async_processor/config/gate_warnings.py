@@ -12,6 +12,7 @@ from async_processor.admission.settings import (
     PrometheusSaturationGate,
     QuotaMode,
     RedisQuotaGate,
+    TierPriorityAdmissionGate,
     WaitOnRefuseGate,
 )
 from async_processor.config.settings import Settings
@@ -79,5 +80,7 @@ def _with_inner(path: str, gate: GateSettings, pool: PoolSettings) -> Iterator[_
                 yield from _with_inner(f"{path}.gates[{index}]", inner, pool)
         case WaitOnRefuseGate(gate=inner):
             yield from _with_inner(f"{path}.gate", inner, pool)
+        case TierPriorityAdmissionGate(saturation_gate_params=inner):
+            yield from _with_inner(f"{path}.saturation_gate_params", inner, pool)
         case _:
             pass

@@ -125,8 +125,12 @@ def merge_policy(document: Any) -> dict[str, Any]:
 
 def gate(type_name: Any, parameters: Any) -> dict[str, Any]:
     """A gate from `gate_type` and `gate_params`."""
-    found = _set(parameters) if isinstance(parameters, Mapping) else {}
-    return {"type": type_name, **{key: _parameter(key, value) for key, value in found.items()}}
+    found = _parameters(parameters) if isinstance(parameters, Mapping) else {}
+    return {"type": type_name, **found}
+
+
+def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _parameter(key, value) for key, value in _set(parameters).items()}
 
 
 def _gated(entry: dict[str, Any]) -> dict[str, Any]:
@@ -140,6 +144,8 @@ def _gated(entry: dict[str, Any]) -> dict[str, Any]:
 def _parameter(key: str, value: Any) -> Any:
     if key in _JSON_PARAMETERS and isinstance(value, str):
         value = _from_text(value)
+    if key == "saturation_gate_params" and isinstance(value, Mapping):
+        return _parameters(value)
     if key == "gates" and isinstance(value, list):
         return [_inner(item) for item in value]
     return _inner(value) if key == "gate" else value

@@ -79,7 +79,10 @@ def _follows(details: ErrorDetails, place: Place) -> bool:
 
 
 def _path(details: ErrorDetails, place: Place) -> str:
-    return f"{place.path}.type" if details["type"] == "union_tag_invalid" else place.path
+    if details["type"] != "union_tag_invalid":
+        return place.path
+    named_apart = place.path.removesuffix("_params")
+    return f"{place.path}.type" if named_apart == place.path else named_apart
 
 
 def _message(details: ErrorDetails, place: Place) -> str:

@@ -18,8 +18,11 @@ from async_processor.admission.settings import (
     CompositeGate,
     EndpointScrapeGate,
     LocalMaxConcurrencyGate,
+    PrometheusSaturationGate,
     QuotaMode,
     RedisQuotaGate,
+    TierPriorityAdmissionGate,
+    WaitOnRefuseGate,
 )
 from async_processor.config.load import load_text
 from async_processor.config.migrate import migrate
@@ -158,6 +161,28 @@ def test_a_quota_is_read_from_texts_and_numbers(limit: object, limits: object) -
                 limits={"team-a": 2, "batch-*": 1},
             ),
         )
+    )
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"pool": "p", "threshold": "0.75", "fallback": 1},
+        '{"pool": "p", "threshold": 0.75, "fallback": "1.0", "namespace": ""}',
+    ],
+)
+def test_the_saturation_gate_of_a_tier_gate_is_read_from_objects_and_texts(
+    parameters: object,
+) -> None:
+    tiers = {"saturation_gate": "prometheus-saturation", "saturation_gate_params": parameters}
+    inner = {"gate_type": "tier-priority-admission", "gate_params": tiers}
+    queue = {"gate_type": "wait-on-refuse", "gate_params": {"gate": json.dumps(inner)}}
+    gate = sorted_set("--prometheus-url=http://p", queue=queue).settings.queues[0].gate
+    assert isinstance(gate, WaitOnRefuseGate)
+    assert isinstance(gate.gate, TierPriorityAdmissionGate)
+    assert gate.gate.tier_label == "tier"
+    assert gate.gate.saturation_gate_params == PrometheusSaturationGate(
+        pool="p", threshold=0.75, fallback=1.0
     )
 
 

@@ -1,0 +1,38 @@
+"""Gates over a Prometheus."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from async_processor.admission.settings.section import GateSection
+from async_processor.fields import NonEmpty, Number, Share
+
+
+class PrometheusQueryGate(GateSection):
+    """The budget is the answer of a query."""
+
+    type: Literal["prometheus-query"] = "prometheus-query"
+    """The budget is the answer of a query."""
+    query: NonEmpty
+    """PromQL with one sample as its answer, the budget in [0, 1]."""
+    fallback: Share = 0.0
+    """The budget while Prometheus cannot be read."""
+    pool: str = ""
+    """The `inference_pool` label of this gate's metrics; nothing else."""
+
+
+class PrometheusSaturationGate(GateSection):
+    """Closes as the router's flow control reports the pool saturated."""
+
+    type: Literal["prometheus-saturation"] = "prometheus-saturation"
+    """Closes as the router's flow control reports the pool saturated."""
+    pool: NonEmpty
+    """The `inference_pool` label of the router's metrics."""
+    namespace: str = ""
+    """The `namespace` label of the router's metrics; empty: any."""
+    threshold: Annotated[Number, Field(gt=0, le=1)] = 0.8
+    """The saturation from which on the gate is closed."""
+    fallback: Share = 0.0
+    """The saturation to assume while Prometheus cannot be read: 0 is open, 1 closed."""

@@ -1,0 +1,73 @@
+"""Gates over a Redis."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from async_processor.admission.settings.section import GateSection, GatingMode
+from async_processor.fields import Count, NonEmpty, PositiveDuration, RedisUrl
+
+
+class QuotaMode(StrEnum):
+    """What a quota counts."""
+
+    RATE_LIMIT = "rate-limit"
+    CONCURRENCY = "concurrency"
+
+
+class RedisGateSection(GateSection):
+    """What gates over a Redis have in common."""
+
+    address: str = ""
+    """host:port of the Redis, another way to give the url."""
+    url: RedisUrl | None = None
+    """The Redis; default: the transport's."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.address and self.url:
+            raise ValueError("needs address or url, and not both")
+        return self
+
+    def redis_url(self, default: str) -> str:
+        """Where the Redis is; `default` is the transport's URL, empty without one."""
+        return self.url or (f"redis://{self.address}" if self.address else default)
+
+
+class RedisQuotaGate(RedisGateSection):
+    """A limit for each tenant, which all replicas keep together."""
+
+    type: Literal["redis-quota"] = "redis-quota"
+    """A limit for each tenant, which all replicas keep together."""
+    attribute: NonEmpty = "userid"
+    """The metadata attribute that names the tenant."""
+    mode: QuotaMode = QuotaMode.RATE_LIMIT
+    """rate-limit counts starts in a window, concurrency requests that run."""
+    limit: Count | None = None
+    """Of a tenant that limits does not name; this or limits is required."""
+    limits: dict[NonEmpty, Count] = Field(default_factory=dict)
+    """By tenant; a name with * is each tenant that it fits, the longest such name first."""
+    window: PositiveDuration = 60.0
+    """Seconds: the window of a rate; the life of a slot that nobody renews."""
+    prefix: Annotated[str, Field(min_length=1, pattern=r"^[^{}]*$")] = "quota:"
+    """What the keys in Redis begin with; gates of the same prefix, mode and attribute count
+    together."""
+    gating_mode: GatingMode = GatingMode.BLOCKING
+    """blocking refuses over the limit, classifying only marks as reserved or overflow."""
+    missing_attribute: NonEmpty = "allow"
+    """Requests without a tenant: allow, refuse, or the tenant that they count under."""
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Self:
+        if self.limit is None and not self.limits:
+            raise ValueError("needs limit or limits")
+        return self
+
+    @model_validator(mode="after")
+    def _refuses_or_not(self) -> Self:
+        if self.missing_attribute == "refuse" and self.gating_mode is GatingMode.CLASSIFYING:
+            raise ValueError("missing_attribute: refuse needs gating_mode: blocking")
+        return self
