@@ -61,7 +61,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
         return {
             "reaper": reaper.run(),
-            "retries": RetryPromoter(shared.transport, shared.clock).run(),
+            "retries": shared.retries.run(),
         }
 
     def keeping(self) -> SideTasks:
@@ -109,6 +109,7 @@ def build(
         holdings=Holdings(),
         readiness=Readiness(),
         suspects=Suspects(),
+        retries=RetryPromoter(transport),
     )
     topology = Topology(Workshop(settings, shared), shared)
     return Parts(

@@ -22,7 +22,7 @@ from async_processor.lifecycle import Watch
 from async_processor.settlement.held import Interruption, Phase
 from async_processor.telemetry.logs import get_logger
 
-SETTLING_TIME: Final = 10.0
+SETTLING_TIME: Final = 5.0
 """Seconds for what was cut off to be given back, before the leases are freed wholesale."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

@@ -10,6 +10,7 @@ from async_processor.daemon.readiness import Readiness
 from async_processor.dispatch.suspects import Suspects
 from async_processor.inference.base import Engine
 from async_processor.settlement.held import Holdings
+from async_processor.settlement.reaper import RetryPromoter
 from async_processor.telemetry.metrics import Metrics
 from async_processor.transport.base import Transport
 
@@ -24,6 +25,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     holdings: Holdings
     readiness: Readiness
     suspects: Suspects
+    retries: RetryPromoter
 
     @property
     def clock(self) -> Clock:

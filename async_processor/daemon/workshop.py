@@ -69,7 +69,9 @@ class Workshop:
                 max_deliveries=self.settings.transport.max_deliveries,
                 payload_limit=self.settings.limits.payload_bytes,
             ),
-            settler=Settler(self._shared.transport, metrics, queue.id),
+            settler=Settler(
+                self._shared.transport, metrics, self._shared.retries, queue_id=queue.id
+            ),
             metrics=metrics,
         )
 

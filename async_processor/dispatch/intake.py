@@ -28,10 +28,10 @@ from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import SUSPECT_AFTER, Delivery, Transport
 
 LOOK_INTERVAL: Final = 1.0
-"""Seconds: a wait for work or for a gate is looked at again this often, whatever wakes it."""
+"""Seconds: a wait for work or for seats is looked at again this often, whatever wakes it."""
 
-REFUSAL_PAUSE: Final = 0.5
-"""Seconds at most between a gate's refusal and the next claim."""
+GATE_PAUSE: Final = 0.5
+"""Seconds at most between a gate's refusal and the next claim, or two looks at a closed gate."""
 
 CLAIM_LIMIT: Final = 256
 """Messages a claim may ask for."""
@@ -73,7 +73,8 @@ class Intake:
         self._more = False
         """The last claim got all it asked for, so that there is probably more."""
         self._tasks: set[asyncio.Task[None]] = set()
-        route.gate.subscribe(self._gate_changed.set)
+        for gate in (route.gate, route.pool.gate):
+            gate.subscribe(self._gate_changed.set)
 
     async def run(self) -> None:
         """Run until cancelled; what was claimed by then goes on."""
@@ -93,7 +94,8 @@ class Intake:
         permits = await self._permits()
         if not permits:
             return
-        seats = await self._route.pool.acquire(self._route.queue, min(permits, CLAIM_LIMIT))
+        wanted = min(permits, CLAIM_LIMIT)
+        seats = await self._route.pool.acquire(self._route.queue, wanted, LOOK_INTERVAL)
         seats = self._still_permitted(seats)
         if not seats:
             return
@@ -109,16 +111,15 @@ class Intake:
         return seats[:permits]
 
     async def _permits(self) -> int:
-        """How many the queue's gate lets start now; 0 after a look interval of none."""
+        """How many the queue's gate lets start now, after a while of waiting if that is none."""
         gate, workers = self._route.gate, self._route.pool.workers
         permits = gate.permits(workers)
         if permits > 0 and not self._refused:
             return permits
         self._gate_changed.clear()
-        patience = REFUSAL_PAUSE if self._refused else LOOK_INTERVAL
         self._refused = False
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(GATE_PAUSE):
                 await self._gate_changed.wait()
         if gate.budget() <= 0:
             self._count_closed()
@@ -127,7 +128,7 @@ class Intake:
     def _count_closed(self) -> None:
         """The gate holds work back: counted at least once a second, however often it is asked."""
         now = self._clock.monotonic()
-        if now - self._counted_at >= LOOK_INTERVAL / 2:
+        if now - self._counted_at >= GATE_PAUSE:
             self._counted_at = now
             self._route.metrics.gate_decision(Reason.GATE_CLOSED.value)
 

@@ -9,14 +9,26 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from async_processor.admission.base import Candidate, Continue, Drop, Gate, Refuse, Wait
+from async_processor.admission.base import (
+    Candidate,
+    Continue,
+    Drop,
+    Gate,
+    Reason,
+    Refuse,
+    Verdict,
+    Wait,
+)
 from async_processor.clock import Clock
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.parking import ParkingLot
 from async_processor.dispatch.stay import Stay
 from async_processor.settlement.decision import Decision, Ending
 from async_processor.settlement.held import Phase
+from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Park, Release
+
+_log = get_logger(__name__)
 
 
 class Passage:
@@ -72,7 +84,7 @@ class Passage:
         give_up = self._clock.monotonic() + self._gate_wait_timeout
         parked = False
         while True:
-            match await gate.admit(candidate):
+            match await self._ask(gate, stay, candidate):
                 case Continue() as passed:
                     if parked:
                         stay.held.enter(Phase.QUEUED)
@@ -93,6 +105,14 @@ class Passage:
             if ended is not None:
                 return ended
 
+    async def _ask(self, gate: Gate, stay: Stay, candidate: Candidate) -> Verdict:
+        """A gate that fails refuses: it counts as an error, and fails safe."""
+        try:
+            return await gate.admit(candidate)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
+            _log.exception("gate_failed", queue_id=stay.route.queue.id)
+            return Refuse(reason=Reason.ERROR, message=type(error).__name__)
+
     async def _park(self, gate: Gate, stay: Stay, give_up: float) -> Decision | None:
         """Wait for the gate to change; the deadline and the patience end the stay."""
         patience = give_up - self._clock.monotonic()
@@ -105,8 +125,7 @@ class Passage:
                 return stay.route.triage.expired(
                     stay.envelope, "the deadline passed at a closed gate"
                 )
-            stay.route.metrics.gate_wait_requeued()
-            return Decision(outcome=Release(), ending=Ending.REFUSED)
+            return Decision(outcome=Release(), ending=Ending.IMPATIENT)
         return None
 
     def _left(self, stay: Stay) -> float:

@@ -84,13 +84,20 @@ class Pool:
         """Workers without a request."""
         return self.workers - self._stands[Stand.SLOT] - self._stands[Stand.RUNNING]
 
-    async def acquire(self, queue: QueueSettings, want: int) -> Sequence[Seat]:
-        """Wait for seats; returns at least one and at most `want`."""
+    async def acquire(self, queue: QueueSettings, want: int, patience: float) -> Sequence[Seat]:
+        """Wait for seats, `patience` seconds at most; returns up to `want` of them, or none.
+
+        The patience bounds how long a queue that has been emptied by others goes on bidding.
+        """
         bid = Bid(queue, want)
         self._bids.append(bid)
         self._offer()
         try:
-            return await bid.seats
+            async with asyncio.timeout(patience):
+                return await bid.seats
+        except TimeoutError:
+            self._withdraw(bid)
+            return ()
         except asyncio.CancelledError:
             self._withdraw(bid)
             raise

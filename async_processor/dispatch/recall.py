@@ -48,11 +48,15 @@ class Recaller:
         """When all lots are to be looked at, in monotonic seconds: at once, for those left by
         others."""
         self._told = asyncio.Event()
+        self._running = False
+        """Gates outlive a recaller whose queue is changed, and go on telling it."""
         for gate in (route.gate, route.pool.gate):
             gate.on_room(self._has_room)
         route.pool.merge.on_room(self._lane_has_room)
 
     def _has_room(self, lot: str) -> None:
+        if not self._running:
+            return
         self._roomy.add(lot)
         self._told.set()
 
@@ -62,6 +66,14 @@ class Recaller:
 
     async def run(self) -> None:
         """Run until cancelled."""
+        self._running = True
+        try:
+            await self._turns()
+        finally:
+            self._running = False
+            self._roomy.clear()
+
+    async def _turns(self) -> None:
         while True:
             try:
                 await self.turn()

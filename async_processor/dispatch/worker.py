@@ -74,8 +74,10 @@ class Worker:
             if interruption is None:
                 raise
             return _interrupted(interruption, held.delivery, route)
-        except BrokerUnavailable:
-            return Decision(outcome=Release(), ending=Ending.RELEASED)
+        except BrokerUnavailable as error:
+            # A refusal lets the queue rest, so that this is not tried again at once.
+            _log.warning("payload_not_read", queue_id=route.queue.id, error=str(error))
+            return Decision(outcome=Release(), ending=Ending.REFUSED)
         except Exception as error:  # noqa: BLE001 - the request must still get its one result
             _log.exception("request_failed_unexpectedly", queue_id=route.queue.id)
             return _unexpected(error, held.delivery, route)

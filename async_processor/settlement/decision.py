@@ -35,10 +35,18 @@ class Ending(StrEnum):
     REFUSED = "refused"
     PARKED = "parked"
 
+    IMPATIENT = "impatient"
+    """It waited too long at a gate and goes back."""
+
     @property
     def final(self) -> bool:
         """Whether the request has its result."""
-        return self not in (Ending.RETRIED, Ending.RELEASED, Ending.REFUSED, Ending.PARKED)
+        return self not in _COMES_BACK
+
+
+_COMES_BACK: Final = frozenset(
+    {Ending.RETRIED, Ending.RELEASED, Ending.REFUSED, Ending.PARKED, Ending.IMPATIENT}
+)
 
 
 class Category(StrEnum):

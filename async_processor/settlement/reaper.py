@@ -5,8 +5,12 @@ Every replica does both; the broker's scripts make sure that a message moves onc
 
 from __future__ import annotations
 
+import asyncio
+import heapq
+import math
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from async_processor.clock import Clock
@@ -15,7 +19,7 @@ from async_processor.telemetry.logs import get_logger
 from async_processor.telemetry.metrics import QueueMetrics
 from async_processor.transport.base import Transport
 
-PROMOTION_INTERVAL: Final = 0.5
+PROMOTION_INTERVAL: Final = 1.0
 """Seconds between two looks at the retry queue, for another replica may add an earlier retry."""
 
 _log = get_logger(__name__)
@@ -57,11 +61,21 @@ class Reaper:
 
 
 class RetryPromoter:
-    """Returns due retries to their own queues."""
+    """Returns due retries to their own queues; those of this process to the moment."""
 
-    def __init__(self, transport: Transport, clock: Clock) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._clock = clock
+        self._clock = transport.clock
+        self._expected: list[float] = []
+        """When retries of this process are due, a heap of Unix times."""
+        self._sooner = asyncio.Event()
+
+    def expect(self, due_at: float) -> None:
+        """A retry will be due at this Unix time."""
+        sooner = not self._expected or due_at < self._expected[0]
+        heapq.heappush(self._expected, due_at)
+        if sooner:
+            self._sooner.set()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -71,11 +85,23 @@ class RetryPromoter:
                 pause = await self.promote()
             except BrokerUnavailable as error:
                 _log.warning("retries_not_promoted", error=str(error))
-            await self._clock.sleep(pause)
+            await self._wait(pause)
 
     async def promote(self) -> float:
         """Promote what is due; returns seconds until the next look. Raises BrokerUnavailable."""
         due = await self._transport.promote_retries()
-        if due is None:
-            return PROMOTION_INTERVAL
-        return min(max(due - self._clock.now(), 0.0), PROMOTION_INTERVAL)
+        now = self._clock.now()
+        while self._expected and self._expected[0] <= now:
+            heapq.heappop(self._expected)
+        next_due = min([*self._expected[:1], due or math.inf, now + PROMOTION_INTERVAL])
+        return max(next_due - now, 0.0)
+
+    async def _wait(self, pause: float) -> None:
+        """Pause, unless a retry turns up that is due before."""
+        until = self._clock.now() + pause
+        while (left := until - self._clock.now()) > 0:
+            self._sooner.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._sooner.wait()
+            until = min([until, *self._expected[:1]])

@@ -7,18 +7,27 @@ A result is counted only when the broker confirmed that it stands; an outcome th
 from __future__ import annotations
 
 from async_processor.settlement.decision import Decision, Ending
+from async_processor.settlement.reaper import RetryPromoter
 from async_processor.telemetry.logs import get_logger
 from async_processor.telemetry.metrics import QueueMetrics
-from async_processor.transport.base import Delivery, Settlement, Transport
+from async_processor.transport.base import Delivery, Retry, Settlement, Transport
 from async_processor.wire.envelope import Envelope
 
 
 class Settler:
     """Settles the deliveries of one queue."""
 
-    def __init__(self, transport: Transport, metrics: QueueMetrics, queue_id: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        metrics: QueueMetrics,
+        retries: RetryPromoter,
+        *,
+        queue_id: str,
+    ) -> None:
         self._transport = transport
         self._metrics = metrics
+        self._retries = retries
         self._log = get_logger(__name__).bind(queue_id=queue_id)
 
     async def settle(self, delivery: Delivery, decision: Decision, *, dispatched: bool) -> bool:
@@ -31,6 +40,8 @@ class Settler:
         done = settlement is Settlement.DONE
         if done:
             self._count(delivery, decision, dispatched=dispatched)
+            if isinstance(decision.outcome, Retry):
+                self._retries.expect(decision.outcome.due_at)
         self._log.debug(
             "outcome" if done else "outcome_too_late",
             request_id=_id(delivery),
@@ -53,6 +64,8 @@ class Settler:
                 self._metrics.deadline_exceeded()
             case Ending.RETRIED:
                 self._metrics.retry_scheduled()
+            case Ending.IMPATIENT:
+                self._metrics.gate_wait_requeued()
             case _:
                 pass  # cancelled, dropped, or it comes back: none of the three outcomes
         if ending in (Ending.INVALID, Ending.POISONOUS):

@@ -80,11 +80,9 @@ def health_server(
         return _json({"status": "ok"})
 
     async def readyz(_request: web.Request) -> web.StreamResponse:
-        if not serving():
-            return _json({"status": "not ready"}, 503)
         if error := await probe.error():
             return _json({"status": "not ready", "error": error}, 503)
-        return _json({"status": "ready"})
+        return _json({"status": "ready"}) if serving() else _json({"status": "not ready"}, 503)
 
     async def show_status(_request: web.Request) -> web.StreamResponse:
         return _json(await status())

@@ -82,14 +82,14 @@ def leave(seats: Sequence[Seat]) -> None:
 
 async def test_a_bid_gets_what_it_wants_or_what_is_free() -> None:
     slots = pool(4)
-    assert len(await slots.acquire(queue(), 3)) == 3
-    assert len(await slots.acquire(queue(), 3)) == 1
+    assert len(await slots.acquire(queue(), 3, 60.0)) == 3
+    assert len(await slots.acquire(queue(), 3, 60.0)) == 1
 
 
 async def test_a_bid_waits_until_a_slot_comes_back() -> None:
     slots = pool(1)
-    first = await slots.acquire(queue(), 1)
-    waiting = asyncio.create_task(slots.acquire(queue(), 1))
+    first = await slots.acquire(queue(), 1, 60.0)
+    waiting = asyncio.create_task(slots.acquire(queue(), 1, 60.0))
     await asyncio.sleep(0)
     assert not waiting.done()
     leave(first)
@@ -98,7 +98,7 @@ async def test_a_bid_waits_until_a_slot_comes_back() -> None:
 
 async def test_leaving_twice_frees_one_slot() -> None:
     slots = pool(2)
-    (first, _) = await slots.acquire(queue(), 2)
+    (first, _) = await slots.acquire(queue(), 2, 60.0)
     first.dispatched()
     first.leave()
     first.leave()
@@ -106,26 +106,28 @@ async def test_leaving_twice_frees_one_slot() -> None:
 
 
 async def test_slots_are_shared_among_the_queues_that_wait() -> None:
-    slots = pool(8)
-    everything = await slots.acquire(queue(), 8)
-    bids = [asyncio.create_task(slots.acquire(queue(name), 8)) for name in ("a", "b")]
+    gate = Valve(0)
+    slots = pool(8, gate)
+    bids = [asyncio.create_task(slots.acquire(queue(name), 8, 60.0)) for name in ("a", "b")]
     await asyncio.sleep(0)
-    leave(everything)
-    granted = await asyncio.gather(*bids)
-    await asyncio.sleep(0.01)  # the last of them may come a gathering time later
-    bids = [asyncio.create_task(slots.acquire(queue(name), 8)) for name in ("a", "b")]
-    await asyncio.sleep(0.01)
-    assert 0 < sum(map(len, granted)) <= 8
-    for bid in bids:
-        bid.cancel()
+    gate.open(8)
+    assert [len(seats) for seats in await asyncio.gather(*bids)] == [4, 4]
+
+
+async def test_a_bid_in_vain_ends_with_nothing_and_takes_nothing() -> None:
+    gate = Valve(0)
+    slots = pool(2, gate)
+    assert await slots.acquire(queue(), 2, 0.01) == ()
+    gate.open(2)
+    assert len(await slots.acquire(queue(), 2, 60.0)) == 2
 
 
 async def test_the_gate_bounds_what_is_granted_and_not_yet_dispatched() -> None:
     gate = Valve(2)
     slots = pool(8, gate)
-    granted = await slots.acquire(queue(), 8)
+    granted = await slots.acquire(queue(), 8, 60.0)
     assert len(granted) == 2
-    waiting = asyncio.create_task(slots.acquire(queue(), 8))
+    waiting = asyncio.create_task(slots.acquire(queue(), 8, 60.0))
     await asyncio.sleep(0)
     assert not waiting.done()
     granted[0].dispatched()  # from here on the gate counts it
@@ -142,7 +144,7 @@ async def _after(
 async def test_a_closed_gate_offers_nothing_until_it_opens() -> None:
     gate = Valve(0)
     slots = pool(4, gate)
-    waiting = asyncio.create_task(slots.acquire(queue(), 4))
+    waiting = asyncio.create_task(slots.acquire(queue(), 4, 60.0))
     await asyncio.sleep(0)
     assert not waiting.done()
     assert len(await _after(gate, 3, waiting)) == 3
@@ -150,15 +152,15 @@ async def test_a_closed_gate_offers_nothing_until_it_opens() -> None:
 
 async def test_a_cancelled_bid_leaves_its_slots_to_the_others() -> None:
     slots = pool(2)
-    everything = await slots.acquire(queue(), 2)
-    cancelled = asyncio.create_task(slots.acquire(queue(), 2))
-    other = asyncio.create_task(slots.acquire(queue(), 2))
+    everything = await slots.acquire(queue(), 2, 60.0)
+    cancelled = asyncio.create_task(slots.acquire(queue(), 2, 60.0))
+    other = asyncio.create_task(slots.acquire(queue(), 2, 60.0))
     await asyncio.sleep(0)
     leave(everything)  # granted, but not yet taken
     cancelled.cancel()
     other.cancel()
     await asyncio.gather(cancelled, other, return_exceptions=True)
-    assert len(await slots.acquire(queue(), 2)) == 2
+    assert len(await slots.acquire(queue(), 2, 60.0)) == 2
 
 
 def test_random_robin_gives_every_bidder_its_chance() -> None:
@@ -184,7 +186,7 @@ def test_no_interleaving_hands_out_more_slots_than_there_are_workers(
         bids: set[asyncio.Task[Sequence[Seat]]] = set()
         for want, give, permits in steps:
             gate.open(permits)
-            bids.add(asyncio.create_task(slots.acquire(queue(), want)))
+            bids.add(asyncio.create_task(slots.acquire(queue(), want, 60.0)))
             await asyncio.sleep(0)
             if give and out:
                 out.pop().leave()
@@ -197,6 +199,6 @@ def test_no_interleaving_hands_out_more_slots_than_there_are_workers(
         await asyncio.gather(*bids, return_exceptions=True)
         gate.open(1_000)
         leave(out)
-        assert len(await slots.acquire(queue(), 100)) == workers
+        assert len(await slots.acquire(queue(), 100, 60.0)) == workers
 
     asyncio.run(play())
