@@ -200,8 +200,10 @@ class QuotaGate:
                 self._wake()
 
     def _freed(self, tenant: str) -> None:
-        self._tell(tenant)
-        self._wake()
+        """Not after the stop: a gate that a reload has replaced leaves its count running."""
+        if self._task is not None:
+            self._tell(tenant)
+            self._wake()
 
     def _tell(self, tenant: str) -> None:
         for recall in self._recalls:

@@ -1,0 +1,415 @@
+"""Quotas under any history: takings, renewals, lost answers, crashes, and a server's clock that
+jumps. Compared with a model that knows no Redis, and with the plain words of the promise."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import hashlib
+from collections.abc import Coroutine, Sequence
+from functools import cache
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from async_processor.admission.base import Ticket
+from async_processor.admission.quota import slots as slots_module
+from async_processor.admission.quota.book import Full
+from async_processor.admission.quota.slots import Slots
+from async_processor.errors import BrokerUnavailable
+from async_processor.fields import TlsSettings
+from async_processor.lifecycle import Watch
+from async_processor.redis_io.connect import open_client
+from async_processor.redis_io.keys import quota_keys
+from async_processor.redis_io.scripts import QUOTA_SLOTS, QUOTA_STARTS, Script
+from async_processor.redis_io.shared import SharedClient
+from async_processor.testing.candidates import CANDIDATE
+from async_processor.testing.clock import ManualClock
+from async_processor.testing.proxy import BadNetwork
+from async_processor.testing.servers import RedisServer
+
+KEYS = quota_keys("quota:", "test")
+START = 4_000_000_000_000
+"""When the histories begin, Unix ms: so late that no key expires by the server's own clock."""
+LIFE = 1000
+PATIENCE = 60_000
+LIMIT = 2
+TENANTS = st.sampled_from(["a", "b"])
+NAMES = st.integers(0, 4).map("n-{}".format)
+STEPS = st.sampled_from([0, 1, 250, LIFE - 1, LIFE, LIFE + 1, 5 * LIFE])
+FREQUENT = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class TimedScript(Script):
+    """A script that reads its time from a key, so that a test can be the server's clock."""
+
+    def __init__(self, script: Script) -> None:
+        read = b"(function() local t = redis.call('GET', '{test}:now') return "
+        read += b"{math.floor(t / 1000), (t % 1000) * 1000} end)()"
+        lifetime = b"redis.call('PEXPIRE', item.starts, window + 1)"
+        self._text = script._text.replace(b"redis.call('TIME')", read).replace(lifetime, b"")
+        self.digest = hashlib.sha1(self._text).hexdigest()
+
+
+SLOTS, STARTS = TimedScript(QUOTA_SLOTS), TimedScript(QUOTA_STARTS)
+
+
+@cache
+def _server() -> RedisServer:
+    server = RedisServer()
+    atexit.register(server.remove)
+    server.start()
+    return server
+
+
+class OnRedis(RuleBasedStateMachine):
+    """An empty Redis whose clock is `now`, Unix ms."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        _server().flush()
+        self.client = open_client(_server().url)
+        self.now = START
+        self.run(self.set_time())
+        self.prepare()
+
+    def prepare(self) -> None:
+        """What a history begins with."""
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    async def set_time(self) -> None:
+        await self.client.execute("SET", "{test}:now", self.now)
+
+    def pass_time(self, ms: int) -> None:
+        self.now += ms
+        self.run(self.set_time())
+
+    def ask(self, script: Script, first: Sequence[Any], *items: tuple[Any, ...]) -> list[int]:
+        keys = [KEYS.wanted]
+        for tenant in ("a", "b"):
+            keys += self.keys_of(tenant)
+        width = len(self.keys_of("a"))
+        words = [
+            word
+            for what, tenant, *rest in items
+            for word in (what, 2 + width * "ab".index(tenant), tenant, *rest)
+        ]
+        answer: list[int] = self.run(script.run(self.client, keys, (*first, *words)))
+        return answer
+
+    def keys_of(self, tenant: str) -> Sequence[str]:
+        raise NotImplementedError
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.run(self.client.close())
+            self.loop.close()
+
+
+class SlotHistory(OnRedis):
+    """The model: each tenant's slots and when they end."""
+
+    def keys_of(self, tenant: str) -> Sequence[str]:
+        return (KEYS.slots(tenant),)
+
+    def prepare(self) -> None:
+        self.ends: dict[str, dict[str, int]] = {"a": {}, "b": {}}
+
+    def alive(self, tenant: str) -> dict[str, int]:
+        """Whoever looks takes out what has ended; it stays out when the clock is set back."""
+        found = {name: end for name, end in self.ends[tenant].items() if end > self.now}
+        self.ends[tenant] = found
+        return dict(found)
+
+    def ask_slots(self, *items: tuple[Any, ...]) -> list[int]:
+        return self.ask(SLOTS, (LIFE, PATIENCE), *((*item, 0) for item in items))
+
+    @rule(tenant=TENANTS, name=NAMES, limit=st.integers(1, 3))
+    def take(self, tenant: str, name: str, limit: int) -> None:
+        alive = self.alive(tenant)
+        expected = name in alive or len(alive) < limit
+        assert self.ask_slots(("take", tenant, name, limit)) == [int(expected)]
+        self.ends[tenant] = alive | ({name: self.now + LIFE} if expected else {})
+
+    @rule(tenant=TENANTS, name=NAMES)
+    def keep(self, tenant: str, name: str) -> None:
+        expected = name in self.alive(tenant)
+        assert self.ask_slots(("keep", tenant, name, 0)) == [int(expected)]
+        if expected:
+            self.ends[tenant][name] = self.now + LIFE
+
+    @rule(tenant=TENANTS, name=NAMES)
+    def free(self, tenant: str, name: str) -> None:
+        self.ask_slots(("free", tenant, name, 0))
+        self.ends[tenant].pop(name, None)
+
+    @rule(names=st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    def take_together(self, names: list[str]) -> None:
+        answers = self.ask_slots(*(("take", "a", name, LIMIT) for name in names))
+        for name, answer in zip(names, answers, strict=True):
+            alive = self.alive("a")
+            assert answer == int(name in alive or len(alive) < LIMIT)
+            self.ends["a"] = alive | ({name: self.now + LIFE} if answer else {})
+
+    @rule(tenant=TENANTS, limit=st.integers(1, 3))
+    def room(self, tenant: str, limit: int) -> None:
+        expected = max(0, limit - len(self.alive(tenant)))
+        assert self.ask_slots(("room", tenant, "", limit)) == [expected]
+
+    @rule(ms=STEPS)
+    def wait(self, ms: int) -> None:
+        self.pass_time(ms)
+
+    @rule(ms=st.sampled_from([-10 * LIFE, -LIFE, -1, 3600_000]))
+    def jump(self, ms: int) -> None:
+        self.pass_time(ms)
+
+    @rule()
+    def empty_the_queue_of_freed(self) -> None:
+        """Who is refused is waited for, and a freed slot tells so."""
+        self.alive("a")
+        self.ask_slots(("room", "a", "", 1))
+        assert self.ask_slots(("free", "a", "nobody's", 0)) == [1]
+
+
+class StartHistory(OnRedis):
+    """The model: when which request was charged by a clock that never goes back."""
+
+    def keys_of(self, tenant: str) -> Sequence[str]:
+        return (KEYS.starts(tenant), KEYS.charged(tenant))
+
+    def prepare(self) -> None:
+        self.elapsed = 0
+        self.charges: dict[str, dict[str, int]] = {"a": {}, "b": {}}
+        self.exact = True
+        """The clock never jumped: then not only too many are refused, but none too many."""
+
+    def ask_starts(self, *items: tuple[Any, ...]) -> list[int]:
+        return self.ask(STARTS, (LIFE, PATIENCE, 1000), *items)
+
+    def recent(self, tenant: str) -> list[int]:
+        """Starts that count: an interval as long as the window includes both of its ends."""
+        return [at for at in self.charges[tenant].values() if at >= self.elapsed - LIFE]
+
+    @rule(tenant=TENANTS, number=st.integers(0, 30))
+    def charge(self, tenant: str, number: int) -> None:
+        name = f"r-{number}"
+        (answer,) = self.ask_starts(("charge", tenant, name, LIMIT, 10**9))
+        if name in self.charges[tenant]:
+            assert answer == 2
+        elif answer == 1:
+            assert len(self.recent(tenant)) < LIMIT
+            self.charges[tenant][name] = self.elapsed
+        else:
+            assert answer < 0
+            if self.exact:
+                recent = sorted(self.recent(tenant))
+                assert len(recent) == LIMIT
+                assert -answer == recent[0] + LIFE + 1 - self.elapsed
+
+    @rule(tenant=TENANTS, pick=st.integers(0, 30))
+    def refund(self, tenant: str, pick: int) -> None:
+        self.ask_starts(("refund", tenant, f"r-{pick}", 0, 0))
+        self.charges[tenant].pop(f"r-{pick}", None)
+
+    @rule(tenant=TENANTS)
+    def room(self, tenant: str) -> None:
+        (answer,) = self.ask_starts(("room", tenant, "", LIMIT, 0))
+        left = LIMIT - len(self.recent(tenant))
+        assert max(0, answer) <= left
+        if self.exact:
+            assert max(0, answer) == left
+
+    @rule(ms=STEPS)
+    def wait(self, ms: int) -> None:
+        self.elapsed += ms
+        self.pass_time(ms)
+
+    @rule(ms=st.sampled_from([-1, -LIFE, -3600_000]))
+    def set_the_clock_back(self, ms: int) -> None:
+        self.exact = False
+        self.pass_time(ms)
+
+    @invariant()
+    def no_window_holds_more_than_the_limit(self) -> None:
+        for charges in getattr(self, "charges", {}).values():
+            times = sorted(charges.values())
+            assert all(
+                last - first > LIFE for first, last in zip(times, times[LIMIT:], strict=False)
+            )
+
+
+class Holders(OnRedis):
+    """Two processes that work under slots, over a bad network.
+
+    Redis' clock and theirs run at the same speed; it is the work that must stop in time.
+    """
+
+    step = LIFE // 100
+
+    def prepare(self) -> None:
+        slots_module.QUOTA_SLOTS = SLOTS  # type: ignore[attr-defined]
+        self.network = BadNetwork(_server().port)
+        self.run(self.network.start())
+        self.clock = ManualClock()
+        self.working: set[int] = set()
+        self.tickets: list[dict[int, Ticket]] = [{}, {}]
+        self.number = 0
+        self.processes = [self.process(), self.process()]
+        self.pass_both(LIFE)
+
+    def process(self) -> Slots:
+        url = f"redis://127.0.0.1:{self.network.port}/0"
+
+        async def start() -> Slots:
+            client = SharedClient(url, tls=TlsSettings(), clock=self.clock)
+            slots = Slots(client, KEYS, life=LIFE / 1000, clock=self.clock, watch=Watch())
+            await slots.start()
+            return slots
+
+        started: Slots = self.run(start())
+        return started
+
+    def pass_both(self, ms: int) -> None:
+        self.run(self._pass(ms))
+
+    async def _pass(self, ms: int) -> None:
+        for _ in range(0, ms, self.step):
+            self.now += self.step
+            await self.set_time()
+            await self.clock.advance(self.step / 1000)
+            await self.quiet()
+
+    async def quiet(self) -> None:
+        """Until every question is answered or has failed."""
+        for process in self.processes:
+            while (sender := process._ledger._sender) is not None:
+                await asyncio.wait([sender])
+
+    @rule(who=st.integers(0, 1), count=st.integers(1, 3), lose_answer=st.booleans())
+    def take(self, who: int, count: int, lose_answer: bool) -> None:
+        if lose_answer:
+            self.network.lose_answer_to(SLOTS.digest.encode())
+        for _ in range(count):
+            self.run(self._take(who))
+
+    async def _take(self, who: int) -> None:
+        try:
+            ticket = await self.processes[who].take("a", LIMIT, CANDIDATE.envelope)
+        except BrokerUnavailable:
+            return
+        if not isinstance(ticket, Full):
+            self.number += 1
+            number = self.number
+            self.working.add(number)
+            self.tickets[who][number] = ticket
+            ticket.on_loss(lambda: self.working.discard(number))
+
+    @rule(who=st.integers(0, 1), pick=st.integers(0, 2), lose_answer=st.booleans())
+    def end(self, who: int, pick: int, lose_answer: bool) -> None:
+        """What there is to end depends on the network, so nothing is drawn for it."""
+        if not self.tickets[who]:
+            return
+        number = sorted(self.tickets[who])[pick % len(self.tickets[who])]
+        if lose_answer:
+            self.network.lose_answer_to(SLOTS.digest.encode())
+        self.working.discard(number)
+        self.run(self.tickets[who].pop(number).release())
+        self.run(self.quiet())
+
+    @rule(who=st.integers(0, 1))
+    def crash(self, who: int) -> None:
+        """The process and its work are gone; its slots stand."""
+        old = self.processes[who]
+        self.working -= self.tickets[who].keys()
+        self.tickets[who] = {}
+        self.run(_kill(old))
+        self.processes[who] = self.process()
+
+    @rule(ms=st.sampled_from([LIFE // 10, LIFE // 3, LIFE, 2 * LIFE]))
+    def wait(self, ms: int) -> None:
+        self.pass_both(ms)
+
+    @rule()
+    def cut(self) -> None:
+        self.network.cut()
+
+    @rule(ms=st.sampled_from([LIFE // 2, LIFE, LIFE + LIFE // 10]), who=st.integers(0, 1))
+    def be_away(self, ms: int, who: int) -> None:
+        """Redis cannot be reached for a time, and then somebody is quick."""
+        self.network.down()
+        self.pass_both(ms)
+        self.network.up()
+        self.run(self._take(who))
+
+    @rule()
+    def lose_a_renewal(self) -> None:
+        self.network.lose_answer_to(SLOTS.digest.encode())
+
+    @rule()
+    def forget_everything(self) -> None:
+        """Redis loses its data: who works then stops before others can have taken all slots."""
+        self.network.down()
+        self.pass_both(LIFE)
+        _server().flush()
+        self.run(self.set_time())
+        self.network.up()
+
+    @invariant()
+    def never_more_work_than_slots(self) -> None:
+        assert len(getattr(self, "working", ())) <= LIMIT
+
+    @invariant()
+    def never_more_slots_than_the_limit(self) -> None:
+        if hasattr(self, "loop"):
+            counted = ("ZCOUNT", KEYS.slots("a"), f"({self.now}", "+inf")
+            assert self.run(self.client.execute(*counted)) <= LIMIT
+
+    def teardown(self) -> None:
+        if not hasattr(self, "processes"):
+            return
+        try:
+            self.comes_back()
+        finally:
+            for process in self.processes:
+                self.run(_kill(process))
+            self.run(self.network.stop())
+            slots_module.QUOTA_SLOTS = QUOTA_SLOTS  # type: ignore[attr-defined]
+            super().teardown()
+
+    def comes_back(self) -> None:
+        """Whatever was lost: a life later all slots of the dead are free again."""
+        self.network.up()
+        self.network.lose_answer_to(b"")
+        for who in (0, 1):
+            for ticket in self.tickets[who].values():
+                self.run(ticket.release())
+        self.pass_both(2 * LIFE)
+        assert self.run(self.processes[0].room("a", LIMIT)) == LIMIT
+
+
+async def _kill(process: Slots) -> None:
+    """End a process without giving it time for anything."""
+    for task in process._tasks:
+        task.cancel()
+    await asyncio.wait(process._tasks)
+    await process._ledger.flush(0)
+    await process._ledger._client.close()
+
+
+TestSlotHistory = SlotHistory.TestCase
+TestSlotHistory.settings = FREQUENT
+TestStartHistory = StartHistory.TestCase
+TestStartHistory.settings = FREQUENT
+TestHolders = Holders.TestCase
+TestHolders.settings = settings(FREQUENT, max_examples=25, stateful_step_count=20)
