@@ -1,0 +1,192 @@
+"""Parked messages come back when and as many as there is room for, and none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+from async_processor.admission.base import OVERFLOW_LOT
+from async_processor.dispatch.recall import REST, Recaller
+from async_processor.dispatch.route import Route
+from async_processor.testing.clock import ManualClock
+from async_processor.testing.flaky import FlakyTransport
+from async_processor.testing.memory_probe import MemoryProbe
+from async_processor.testing.stage import QUEUE, submit
+from async_processor.transport.base import Park
+
+INTERVAL = 5.0
+
+
+class Rooms:
+    """A gate or a merge policy as a recaller sees it: rooms by lot, and for which it was asked."""
+
+    def __init__(self, rooms: Mapping[str, int] | None = None) -> None:
+        self.rooms = dict(rooms or {})
+        self.asked: list[str] = []
+        self.tell: Callable[..., None] = lambda *_: None
+
+    async def room(self, lot: str) -> int | None:
+        self.asked.append(lot)
+        return self.rooms.get(lot)
+
+    def lot_room(self, queue: object, lot: str) -> int | None:
+        return self.rooms.get(lot)
+
+    def on_room(self, recall: Callable[..., None]) -> None:
+        self.tell = recall
+
+
+class Stage:
+    """A recaller over a queue in memory, its time in the test's hands."""
+
+    def __init__(self, probe: MemoryProbe, transport: FlakyTransport, clock: ManualClock) -> None:
+        self.gate, self.pool_gate, self.merge = Rooms(), Rooms(), Rooms()
+        self.probe, self.transport, self.clock = probe, transport, clock
+        route = SimpleNamespace(
+            gate=self.gate,
+            queue=SimpleNamespace(queue_name=QUEUE),
+            pool=SimpleNamespace(gate=self.pool_gate, merge=self.merge),
+        )
+        self.recaller = Recaller(cast("Route", route), transport, interval=INTERVAL)
+
+    async def park(self, lot: str, count: int) -> None:
+        for number in range(count):
+            await submit(self.probe, f"{lot}-{number}", seq=number)
+        for delivery in await self.transport.claim(QUEUE, count, suspects=True):
+            await self.transport.settle(delivery, Park(lot=lot))
+
+    async def back(self) -> Sequence[str]:
+        """Take what has come back."""
+        found = await self.transport.claim(QUEUE, 100, suspects=True)
+        return [delivery.request_id for delivery in found]
+
+    async def sweep(self) -> None:
+        await self.clock.advance(2 * INTERVAL)
+
+
+@asynccontextmanager
+async def stage(**lots: int) -> AsyncIterator[Stage]:
+    clock = ManualClock()
+    probe = MemoryProbe(clock)
+    made = Stage(probe, FlakyTransport(await probe.replica()), clock)
+    for lot, count in lots.items():
+        await made.park(lot, count)
+    yield made
+    await probe.close()
+
+
+async def running(made: Stage) -> asyncio.Task[None]:
+    """Run it until it waits to be told."""
+    task = asyncio.create_task(made.recaller.run())
+    await made.clock.advance(REST)
+    return task
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_at_the_start_lots_that_nobody_knows_go_back_whole() -> None:
+    async with stage(unknown=3, known=2) as made:
+        made.gate.rooms = {"known": 0}
+        task = await running(made)
+        assert len(await made.back()) == 3
+        assert await made.transport.lots(QUEUE) == ("known",)
+        await ended(task)
+
+
+async def test_as_many_come_back_as_there_is_room_for_the_earliest_first() -> None:
+    async with stage(a=5, b=5) as made:
+        made.gate.rooms, made.pool_gate.rooms = {"a": 2}, {"b": 1}
+        await made.recaller.turn()
+        assert await made.back() == ["a-0", "b-0", "a-1"]
+
+
+async def test_who_makes_room_is_heard_at_once_and_only_its_lot_is_looked_at() -> None:
+    async with stage(a=5, b=5) as made:
+        made.gate.rooms = {"a": 0, "b": 0}
+        task = await running(made)
+        made.gate.asked.clear()
+        made.gate.rooms["a"] = 1
+        made.gate.tell("a")
+        await made.clock.advance(0)
+        assert await made.back() == ["a-0"]
+        assert set(made.gate.asked) == {"a"}
+        await ended(task)
+
+
+async def test_a_lot_with_more_in_it_is_looked_at_again_and_an_empty_one_is_not() -> None:
+    async with stage(a=3) as made:
+        made.gate.rooms = {"a": 2}
+        task = asyncio.create_task(made.recaller.run())
+        await made.clock.advance(0)
+        assert await made.back() == ["a-0", "a-1"]
+        await made.clock.advance(REST)
+        assert await made.back() == ["a-2"]
+        made.gate.asked.clear()
+        await made.clock.advance(10 * REST)
+        assert made.gate.asked == []
+        await ended(task)
+
+
+async def test_room_that_nobody_tells_of_is_found_by_the_sweep() -> None:
+    async with stage(a=3) as made:
+        made.gate.rooms = {"a": 0}
+        task = await running(made)
+        made.gate.rooms = {"a": 3}
+        await made.clock.advance(INTERVAL / 2)
+        assert await made.back() == []
+        # A timeout of asyncio is not the manual clock's: somebody else's room wakes the recaller.
+        made.clock._monotonic += 2 * INTERVAL
+        made.gate.tell("other")
+        await made.clock.advance(REST)
+        assert len(await made.back()) == 3
+        await ended(task)
+
+
+async def test_lanes_with_room_call_back_what_is_theirs() -> None:
+    async with stage(lane=3, a=2) as made:
+        made.gate.rooms = {"a": 0}
+        made.merge.rooms = {"lane": 0, "a": 9}
+        task = await running(made)
+        made.merge.rooms["lane"] = 2
+        made.merge.tell()
+        await made.clock.advance(0)
+        assert await made.back() == ["lane-0", "lane-1"]
+        await ended(task)
+
+
+async def test_what_may_run_as_overflow_comes_back_for_either_reason() -> None:
+    lot = f"{OVERFLOW_LOT}a"
+    for reserved, lanes, expected in ((2, 1, 2), (0, 3, 3), (0, 0, 0)):
+        async with stage(**{lot: 5}) as made:
+            made.gate.rooms, made.merge.rooms = {lot: reserved}, {lot: lanes}
+            await made.recaller.turn()
+            assert len(await made.back()) == expected
+    async with stage(**{lot: 5}) as made:
+        made.gate.rooms = {lot: 0}
+        await made.recaller.turn()
+        assert len(await made.back()) == 5, "no lane holds it back any more"
+
+
+async def test_a_broker_that_is_away_delays_and_forgets_nothing() -> None:
+    async with stage(a=3) as made:
+        made.gate.rooms = {"a": 3}
+        made.transport.fail("lots")
+        made.transport.fail("recall")
+        task = await running(made)
+        await made.clock.advance(10)
+        assert len(await made.back()) == 3
+        await ended(task)
+
+
+async def test_after_its_end_nothing_is_kept_of_what_gates_tell() -> None:
+    async with stage() as made:
+        await ended(await running(made))
+        made.gate.tell("a")
+        state: Any = made.recaller
+        assert not state._roomy
