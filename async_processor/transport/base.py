@@ -81,9 +81,13 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Back to the queue, uncounted; under its old score unless a new one is given."""
+    """Back to the queue, uncounted; under its old score unless a new one is given.
+
+    With `body` the message goes on as that one; what was counted of it is counted of the new body.
+    """
 
     score: float | None = None
+    body: bytes | None = None
 
 
 class Park(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -92,8 +92,7 @@ class MemoryTransport:
             case Retry():
                 self._broker.retry_later(delivery.queue_name, outcome.body, outcome.due_at)
             case Release():
-                if outcome.score is not None:
-                    message.score = outcome.score
+                message.release_as(outcome.body, outcome.score)
                 self._broker.queue(delivery.queue_name).add(message)
             case Park(lot=lot):
                 self._broker.lots(delivery.queue_name).park(lot, message)

@@ -29,6 +29,13 @@ class Message:
     def __lt__(self, other: Message) -> bool:
         return (self.score, self.arrival) < (other.score, other.arrival)
 
+    def release_as(self, body: bytes | None, score: float | None) -> None:
+        """Take over what a release changes; None changes nothing."""
+        if body is not None:
+            self.body = body
+        if score is not None:
+            self.score = score
+
     @property
     def suspect(self) -> bool:
         return self.deliveries >= SUSPECT_AFTER

@@ -46,6 +46,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
     enqueue_seq: int = 0
     payload_ref: str = ""
+    dispatched: bool = False
+    """Whether it was sent before, in an attempt that was cut off."""
     labels: Mapping[str, str] = {}
 
     @property
@@ -53,13 +55,20 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         """The sorted-set score: the deadline, and within it the order of arrival."""
         return score(self.request.deadline, self.enqueue_seq)
 
-    def rewritten(self, *, retry_count: int, request_queue_name: str) -> bytes:
-        """The message to store again: other routing, everything else byte for byte as it came."""
+    def rewritten(
+        self, *, retry_count: int, request_queue_name: str, dispatched: bool | None = None
+    ) -> bytes:
+        """The message to store again: other routing, everything else byte for byte as it came.
+
+        `dispatched` stays what it was unless it is given.
+        """
         fields = {"data": msgspec.Raw(self.body)} if self.bare else split(self.body)
         internal = bytes(fields.get("internal", NULL))
         routing: dict[str, Any] = {} if internal == NULL else dict(split(internal))
         routing["retry_count"] = retry_count
         routing["request_queue_name"] = request_queue_name
+        if dispatched is not None:
+            routing["dispatched"] = dispatched
         outer: dict[str, Any] = {"internal": None, "request_kind": None, **fields}
         return _encoder.encode(outer | {"internal": routing, "request_kind": self.kind})
 
@@ -130,6 +139,7 @@ def _envelope(body: bytes, parts: Parts) -> Envelope:
         correlation_id=internal.transport_correlation_id or data.pubsub_id or "",
         enqueue_seq=internal.enqueue_seq or 0,
         payload_ref=payload_ref,
+        dispatched=internal.dispatched or False,
         labels=internal.labels or {},
     )
 

@@ -28,6 +28,7 @@ class Internal(msgspec.Struct):
     transport_correlation_id: str | None = None
     enqueue_seq: int | None = None
     payload_ref: str | None = None
+    dispatched: bool | None = None
     labels: dict[str, str] | None = None
 
 

@@ -36,6 +36,7 @@ LATE_OUTCOMES: dict[str, Callable[[Delivery], Outcome]] = {
     "post": answer,
     "retry": lambda delivery: Retry(body=message("r-1", deadline=DEADLINE + 9), due_at=0),
     "release": lambda delivery: Release(score=1.0),
+    "release as another": lambda delivery: Release(body=message("r-2")),
     "bury": lambda delivery: Bury(reason="late", post=answer(delivery)),
 }
 

@@ -170,6 +170,25 @@ async def test_a_release_may_change_the_score(probe: BrokerProbe, replica: Trans
     assert (await claim_one(replica)).score == DEADLINE + 0.5
 
 
+@pytest.mark.needs(Capability.SCORES)
+async def test_a_release_may_change_the_body_and_nothing_else(
+    probe: BrokerProbe, replica: Transport
+) -> None:
+    await submit(probe, "r-1", seq=6)
+    await lose(probe, 1)
+    delivery = await claim_one(replica)
+    assert isinstance(delivery.message, Envelope)
+    body = delivery.message.rewritten(retry_count=0, request_queue_name=QUEUE, dispatched=True)
+
+    assert await replica.settle(delivery, Release(body=body)) is Settlement.DONE
+
+    assert await probe.waiting(QUEUE) == {body: score(DEADLINE, 6)}
+    again = await claim_one(replica)
+    assert (again.body, again.deliveries) == (body, 1)
+    await replica.settle(again, answer(again))
+    await _nothing_left(probe, replica)
+
+
 async def test_released_messages_are_claimed_again_at_once(
     probe: BrokerProbe, replica: Transport
 ) -> None:

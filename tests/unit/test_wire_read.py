@@ -381,3 +381,22 @@ def test_only_the_routing_changes() -> None:
     assert (again.retry_count, again.request_queue_name) == (3, "elsewhere")
     assert (again.request, again.request_token) == (envelope.request, TOKEN)
     assert (again.enqueue_seq, again.queue_id, again.score) == (4, "q-7", envelope.score)
+
+
+@pytest.mark.parametrize(
+    ("stored", "told", "found"),
+    [
+        ({}, None, False),
+        ({}, True, True),
+        ({"dispatched": None}, None, False),
+        ({"dispatched": True}, None, True),
+        ({"dispatched": True}, False, False),
+    ],
+)
+def test_that_a_request_was_sent_before_travels_with_it(
+    stored: dict[str, Any], told: bool | None, found: bool
+) -> None:
+    body = message("r-1", internal=stored)
+    assert read(body).dispatched is bool(stored.get("dispatched"))
+    again = read(body).rewritten(retry_count=0, request_queue_name="q", dispatched=told)
+    assert read(again).dispatched is found

@@ -7,9 +7,9 @@
 --          for each request with a token its active and cancel key and, where there is one, the
 --          key of its stored payload (contract, section 3)
 -- ARGV     8 per item: 1 token   2 what: "post", "retry", "release", "park" or "bury"
---          3 retry: the new body; bury: the letter; park: the lot's name   4 retry: due, Unix seconds; release: the
---          new score, "" for the old   5 result, "" for none   6 its list, or the lot, an index
---          of KEYS
+--          3 retry: the new body; release: the new body, "" for the old; bury: the letter; park:
+--          the lot's name   4 retry: due, Unix seconds; release: the new score, "" for the old
+--          5 result, "" for none   6 its list, or the lot, an index of KEYS
 --          7 milliseconds until that list expires, "" for never
 --          8 request token, index of its keys, how many: "<token> <index> <count>", or ""
 -- Returns  per item 1 done; 0 the token no longer stands, nothing was written; 2 done, but in
@@ -64,9 +64,21 @@ local function put_off(item)
   return nil, fault
 end
 
+-- What was counted of a message goes on with its new body.
+local function carry_count(old, new)
+  local count = redis.call('HGET', deliveries, redis.sha1hex(old))
+  if not count then return end
+  redis.call('HSET', deliveries, redis.sha1hex(new), count)
+  redis.call('HDEL', deliveries, redis.sha1hex(old))
+end
+
 local function release(item)
   local score = item.number == '' and item.score or item.number
-  return place('ZADD', {queue}, score, redis.call('HGET', claims, item.token))
+  local old = redis.call('HGET', claims, item.token)
+  local new = item.value == '' and old or item.value
+  local released, fault = place('ZADD', {queue}, score, new)
+  if released and counted and new ~= old then carry_count(old, new) end
+  return released, fault
 end
 
 -- Listed first: a lot that is listed and empty harms nobody, one that is not listed would be lost.

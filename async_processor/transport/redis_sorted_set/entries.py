@@ -48,9 +48,9 @@ def entry(delivery: Delivery, outcome: Outcome, now: float) -> Entry:
             return _ending(delivery, "bury", post, _letter(delivery, reason, now))
         case Retry(body=body, due_at=due_at):
             return Entry(token=delivery.token, what="retry", value=body, number=repr(due_at))
-        case Release(score=score):
+        case Release(score=score, body=new_body):
             number = "" if score is None else repr(score)
-            return Entry(token=delivery.token, what="release", number=number)
+            return Entry(token=delivery.token, what="release", value=new_body or b"", number=number)
         case Park(lot=lot):
             key = lot_key(delivery.queue_name, lot)
             return Entry(token=delivery.token, what="park", value=lot.encode(), target=key)
