@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from async_processor.config.gate_warnings import gate_warnings
+from async_processor.config.result_queues import result_queue_problems
 from async_processor.config.settings import Settings
 from async_processor.errors import Problem
 from async_processor.fields import read_duration
@@ -154,14 +155,13 @@ def _reserved_results(document: Mapping[str, Any]) -> Iterator[Problem]:
     for name, path in own.items():
         if name in requests:
             yield _taken(path, name, requests[name])
-    taken = {**own, **requests}
-    result = str(transport.get("result_queue_name", "result-list"))
-    if result in requests:
-        yield _taken("transport.result_queue_name", result, requests[result])
-    for path, queue in _queues(document):
-        chosen = str(queue.get("result_queue_name"))
-        if chosen in taken:
-            yield _taken(f"{path}.result_queue_name", chosen, taken[chosen])
+    results = [("transport.result_queue_name", transport.get("result_queue_name", "result-list"))]
+    results += [
+        (f"{path}.result_queue_name", queue.get("result_queue_name"))
+        for path, queue in _queues(document)
+    ]
+    chosen = [(path, str(name)) for path, name in results if name]
+    yield from result_queue_problems(chosen, {**own, **requests})
 
 
 def _taken(path: str, name: str, other: str) -> Problem:

@@ -25,6 +25,7 @@ from async_processor.settlement.expiry import Expirer
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
+from async_processor.wire.names import reserved
 
 SideTasks = Mapping[str, Coroutine[Any, Any, None]]
 
@@ -112,7 +113,7 @@ class Workshop:
             own=queue.result_queue_name,
             lifetime=queue.result_ttl_seconds,
             allowed=queue.allowed_result_queues,
-            reserved=frozenset(machinery),
+            reserved=reserved(machinery),
         )
 
     def _headers_by_lane(self, queue: QueueSettings) -> Sequence[HeaderRules]:

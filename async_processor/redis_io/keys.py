@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from async_processor.wire.names import go_claim_keys as names_of_go_claims
+from async_processor.wire.names import private_prefix
+
 
 class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     """One queue and what is kept for it; the Lua files say what each key holds."""
@@ -30,7 +33,7 @@ class GoClaimKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 def queue_keys(queue_name: str) -> QueueKeys:
     """The keys of a queue."""
-    prefix = tagged(queue_name)
+    prefix = private_prefix(queue_name)
     return QueueKeys(
         queue=queue_name,
         claims=f"{prefix}:claims",
@@ -43,12 +46,12 @@ def queue_keys(queue_name: str) -> QueueKeys:
 
 def stranded_key(name: str) -> str:
     """Letters that the dead-letter queue did not take, of a request or retry queue."""
-    return f"{tagged(name)}:stranded"
+    return f"{private_prefix(name)}:stranded"
 
 
 def lot_key(queue_name: str, lot: str) -> str:
     """What waits in one lot of a queue."""
-    return f"{tagged(queue_name)}:lot:{lot}"
+    return f"{private_prefix(queue_name)}:lot:{lot}"
 
 
 class QuotaKeys(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,22 +87,6 @@ def quota_keys(prefix: str, *what: str) -> QuotaKeys:
 
 def go_claim_keys(queue_name: str, *, clustered: bool) -> GoClaimKeys:
     """Where the Go implementation keeps claims; it tags its keys on a cluster alone."""
-    prefix = tagged(queue_name) if clustered else queue_name
-    return GoClaimKeys(
-        claimed=f"{prefix}:claimed", owners=f"{prefix}:claim-owners", index=f"{prefix}:claims-idx"
-    )
-
-
-def tagged(name: str) -> str:
-    """A prefix that puts a key into the slot of the key `name`.
-
-    Only a name with a closing brace and no hash tag cannot be matched so.
-    """
-    return name if slot_tag(name) != name else f"{{{name}}}"
-
-
-def slot_tag(key: str) -> str:
-    """What Redis Cluster computes a key's slot from: its hash tag, else all of it."""
-    start = key.find("{")
-    end = key.find("}", start + 1)
-    return key[start + 1 : end] if 0 <= start < end - 1 else key
+    prefix = private_prefix(queue_name) if clustered else queue_name
+    claimed, owners, index = names_of_go_claims(prefix)
+    return GoClaimKeys(claimed=claimed, owners=owners, index=index)

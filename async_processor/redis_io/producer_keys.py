@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from async_processor.redis_io.keys import tagged
+from async_processor.wire.names import private_prefix
 
 
 def sequence_key(queue_name: str, deadline: int) -> str:
@@ -12,14 +12,14 @@ def sequence_key(queue_name: str, deadline: int) -> str:
 
 def receipt_key(queue_name: str, receipt: str) -> str:
     """Says that a chunk was enqueued, until its producer has heard so."""
-    return f"{tagged(queue_name)}:receipt:{receipt}"
+    return f"{private_prefix(queue_name)}:receipt:{receipt}"
 
 
 def readers_key(result_queue: str) -> str:
     """The readers of a result queue, by the end of their leases."""
-    return f"{tagged(result_queue)}:readers"
+    return f"{private_prefix(result_queue)}:readers"
 
 
 def taken_key(result_queue: str, reader: str) -> str:
     """The results in one reader's keeping."""
-    return f"{tagged(result_queue)}:taken:{reader}"
+    return f"{private_prefix(result_queue)}:taken:{reader}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -10,7 +10,7 @@ import msgspec
 
 from async_processor.transport.base import Post
 from async_processor.wire.envelope import Envelope, InvalidMessage
-from async_processor.wire.names import is_mailbox, result_queue_fault
+from async_processor.wire.names import Reserved, is_mailbox, result_queue_fault
 from async_processor.wire.result import Result
 
 MAILBOX_LIFETIME: Final = 24 * 3600.0
@@ -22,8 +22,7 @@ class ResultRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     `own` is the queue entry's `result_queue_name`, which beats the message's; `default` is the
     transport's. `lifetime` (seconds) makes the result list expire. `allowed` are the patterns
-    that a message's choice must match; `reserved` are the names of request, retry and dead-letter
-    queues.
+    that a message's choice must match; `reserved` is where no message may send its result.
     """
 
     queue_name: str
@@ -31,7 +30,7 @@ class ResultRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     own: str = ""
     lifetime: float | None = None
     allowed: Sequence[str] = ("*",)
-    reserved: Collection[str] = ()
+    reserved: Reserved = Reserved()
 
     def post(self, envelope: Envelope, result: Result) -> Post:
         """The outcome that ends this request with this result."""
@@ -67,8 +66,8 @@ class ResultRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def _name_fault(self, named: str, request_id: str, token: str) -> str:
-        if is_mailbox(named, request_id, token):
-            return ""
+        if named == self.default or is_mailbox(named, request_id, token):
+            return ""  # the operator's own choice may lie in the queue's slot, as on a cluster
         fault = result_queue_fault(named, self.reserved)
         if fault:
             return fault

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from async_processor.redis_io.address import place, sentinel_address
-from async_processor.redis_io.keys import go_claim_keys, queue_keys, slot_tag
+from async_processor.redis_io.keys import (
+    go_claim_keys,
+    lot_key,
+    queue_keys,
+    quota_keys,
+)
+from async_processor.wire.names import slot_tag
 
 NAMES = st.text(st.sampled_from("{}ab:"), min_size=1).filter(
     lambda name: "}" not in name or slot_tag(name) != name  # others are refused at start
@@ -19,9 +25,22 @@ NAMES = st.text(st.sampled_from("{}ab:"), min_size=1).filter(
 def test_all_keys_of_a_queue_share_its_slot(name: str) -> None:
     keys = queue_keys(name)
     go = go_claim_keys(name, clustered=True)
-    private = (keys.claims, keys.leases, keys.deliveries, keys.stranded)
-    for key in (*private, go.claimed, go.owners, go.index):
+    private = (keys.claims, keys.leases, keys.deliveries, keys.stranded, keys.lots)
+    lots = (lot_key(name, "a"), lot_key(name, "{b}"))
+    for key in (*private, *lots, go.claimed, go.owners, go.index):
         assert key_slot(key.encode()) == key_slot(name.encode())
+
+
+@given(
+    st.text(st.sampled_from("quota:"), min_size=1),
+    st.text(st.sampled_from("{}ab:"), min_size=1),
+    st.text(),
+)
+def test_all_tenants_of_a_quota_share_a_slot(prefix: str, attribute: str, tenant: str) -> None:
+    keys = quota_keys(prefix, "concurrency", attribute)
+    for key in (keys.slots(tenant), keys.starts(tenant), keys.charged(tenant)):
+        encoded = key.encode(errors="surrogatepass")
+        assert key_slot(encoded) == key_slot(keys.wanted.encode())
 
 
 @given(NAMES)
@@ -32,6 +51,10 @@ def test_the_tag_is_what_the_slot_is_computed_from(name: str) -> None:
 def test_names() -> None:
     assert queue_keys("requests").claims == "{requests}:claims"
     assert queue_keys("{llm}:requests").claims == "{llm}:requests:claims"
+    assert lot_key("requests", "a") == "{requests}:lot:a"
+    assert quota_keys("quota:", "concurrency", "userid").slots("a") == (
+        "quota:{concurrency:userid}:slots:a"
+    )
     assert go_claim_keys("requests", clustered=False).index == "requests:claims-idx"
     assert go_claim_keys("requests", clustered=True).index == "{requests}:claims-idx"
 

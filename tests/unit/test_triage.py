@@ -12,6 +12,7 @@ from async_processor.settlement.routing import MAILBOX_LIFETIME, ResultRoute
 from async_processor.settlement.triage import Triage
 from async_processor.transport.base import Bury, Delivery, Post, Release
 from async_processor.wire import envelope as wire
+from async_processor.wire.names import reserved
 from async_processor.wire.result import ErrorCode
 
 NOW = 1_764_000_000.0
@@ -22,7 +23,7 @@ def route(**changes: Any) -> ResultRoute:
     fields: dict[str, Any] = {
         "queue_name": "q",
         "default": "result-list",
-        "reserved": frozenset({"q", "retry-sortedset", "dead-letter-list"}),
+        "reserved": reserved({"q", "jobs{llm}", "retry-sortedset", "dead-letter-list"}),
     }
     return ResultRoute(**{**fields, **changes})
 
@@ -91,7 +92,16 @@ def test_an_invalid_message_with_an_id_is_buried_and_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["q", "retry-sortedset", "dead-letter-list", "{q}:claims", "quota:a", "request-x"]
+    "name",
+    [
+        "q",
+        "retry-sortedset",
+        "dead-letter-list",
+        "{q}:claims",
+        "quota:a",
+        "request-x",
+        "jobs{llm}:leases",
+    ],
 )
 def test_a_message_may_not_send_its_result_into_the_machinery(name: str) -> None:
     decision = examine(delivery(message({"result_queue_name": name})))
@@ -107,6 +117,11 @@ def test_a_message_names_its_result_queue_within_the_allowed_patterns() -> None:
     assert examine(delivery(message({"result_queue_name": "team-a-results"})), rules=rules) is None
     refused = examine(delivery(message({"result_queue_name": "team-b-results"})), rules=rules)
     assert code(refused) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_message_may_name_the_result_queue_that_is_configured_whatever_it_is() -> None:
+    rules = triage(default="{llm}:results")
+    assert examine(delivery(message({"result_queue_name": "{llm}:results"})), rules=rules) is None
 
 
 def test_a_mailbox_is_allowed_above_all_patterns_and_expires() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from async_processor.wire import names
 
-RESERVED = {"request-sortedset", "my-queue", "retry-sortedset", "dead-letter-list"}
+QUEUES = {"request-sortedset", "my-queue", "jobs{llm}", "retry-sortedset", "dead-letter-list"}
+RESERVED = names.reserved(QUEUES)
 
 
 def test_keys_are_named_as_in_the_contract() -> None:
@@ -19,20 +20,32 @@ def test_keys_are_named_as_in_the_contract() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *sorted(RESERVED),
+        *sorted(QUEUES),
         "{q}:claims",
         "{anything",
         "quota:team-a",
         "request-active:r-1",
         "request-result:r-1:t",
         "request-",
+        "jobs{llm}:leases",
+        "jobs{llm}:lot:a",
+        "jobs{llm}:claimed",
+        "my-queue:claimed",
+        "my-queue:claim-owners",
+        "my-queue:claims-idx",
     ],
 )
 def test_a_result_may_not_go_there(name: str) -> None:
     assert names.result_queue_fault(name, RESERVED)
 
 
-@pytest.mark.parametrize("name", ["result-list", "results:{q}", "my-queue-2", "requests", "quota"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("result-list", "results:{q}", "my-queue-2", "requests", "quota"),
+        *("jobs{llm}-results", "my-queue:results"),
+    ],
+)
 def test_a_result_may_go_there(name: str) -> None:
     assert names.result_queue_fault(name, RESERVED) == ""
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from async_processor.errors import BrokerRefused, ConfigurationError, Problem
 from async_processor.redis_io.client import RedisClient
-from async_processor.redis_io.keys import slot_tag, tagged
 from async_processor.transport.settings import RedisSettings
+from async_processor.wire.names import private_prefix, slot_tag
 
 
 async def check(client: RedisClient, settings: RedisSettings, queue_names: Sequence[str]) -> None:
@@ -22,7 +22,7 @@ async def check(client: RedisClient, settings: RedisSettings, queue_names: Seque
 
 def _slot_problems(settings: RedisSettings, queue_names: Sequence[str]) -> list[Problem]:
     """On a cluster one script reaches one slot."""
-    unmatched = [name for name in queue_names if slot_tag(tagged(name)) != slot_tag(name)]
+    unmatched = [name for name in queue_names if slot_tag(private_prefix(name)) != slot_tag(name)]
     if unmatched:
         return [
             Problem(

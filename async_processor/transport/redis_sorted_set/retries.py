@@ -8,12 +8,13 @@ from typing import Final
 import msgspec
 
 from async_processor.redis_io.client import Argument
-from async_processor.redis_io.keys import slot_tag, stranded_key
+from async_processor.redis_io.keys import stranded_key
 from async_processor.redis_io.scripts import PROMOTE
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.redis_sorted_set.link import Link
 from async_processor.wire import dead_letter, envelope
 from async_processor.wire.envelope import Envelope
+from async_processor.wire.names import slot_tag
 
 _AT_ONCE: Final = 100
 _OTHER_KEYS: Final = 3
