@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from async_processor.admission.base import Continue
+from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.settings import RedisQuotaGate
+from async_processor.clock import SystemClock
 from async_processor.errors import ConfigurationError
 from async_processor.fields import TlsSettings
 from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import follow_cluster, open_client
 from async_processor.redis_io.keys import go_claim_keys
-from async_processor.testing.eventually import eventually
+from async_processor.testing.candidates import candidate
+from async_processor.testing.eventually import eventually, until
 from async_processor.testing.messages import DEADLINE, message
 from async_processor.testing.servers import RedisServer, free_port, server_binaries
 from async_processor.testing.stage import SHORT_LEASE, answer, reclaim
-from async_processor.transport.base import Bury, Release, Retry, Settlement
+from async_processor.transport.base import Bury, Park, Release, Retry, Settlement
 from async_processor.transport.redis_sorted_set import RedisSortedSet
 from async_processor.transport.settings import RedisSettings
 
@@ -129,6 +135,40 @@ async def test_who_lost_the_lease_spares_the_keys_of_the_request(
     assert await client.execute("GET", "request-active:a") is None
     await zombie.stop()
     await heir.stop()
+
+
+async def test_messages_park_and_come_back(cluster: str, client: RedisClient) -> None:
+    transport = RedisSortedSet(settings(cluster), [QUEUE])
+    await transport.start()
+    for number in range(4):
+        await client.execute("ZADD", QUEUE, DEADLINE + number, message(f"r-{number}"))
+    for number, delivery in enumerate(await transport.claim(QUEUE, 4, suspects=False)):
+        await transport.settle(delivery, Park(lot=f"{{lot}} {number % 2}"))
+    backlog = await transport.backlog(QUEUE, [0])
+    assert (backlog.waiting, backlog.parked, backlog.deadlines) == (0, 4, (0, 4))
+    assert await transport.next_expiry(QUEUE) == DEADLINE
+    for lot in await transport.lots(QUEUE):
+        assert await transport.recall(QUEUE, lot, 9) == 2
+    assert await client.execute("KEYS", "*") == [QUEUE.encode()]
+    await transport.stop()
+
+
+@pytest.mark.parametrize("mode", ["concurrency", "rate-limit"])
+async def test_quotas_of_several_tenants_are_one_slots_business(cluster: str, mode: str) -> None:
+    context = GateContext(prometheus=None, clock=SystemClock(), redis_url=cluster)
+    quota = RedisQuotaGate.model_validate({"mode": mode, "limit": 1})
+    gate = build_gate(quota, context, workers=8)
+    await gate.start()
+    await until(lambda: gate.state().available)
+    verdicts = await asyncio.gather(
+        *(
+            gate.admit(candidate(f"r-{number}", metadata={"userid": f"t-{number % 3}"}))
+            for number in range(6)
+        )
+    )
+    assert [isinstance(verdict, Continue) for verdict in verdicts] == [True] * 3 + [False] * 3
+    for service in (gate, context.quotas, context.redis):
+        await service.stop()
 
 
 @pytest.mark.parametrize(

@@ -223,5 +223,52 @@ def test_what_is_probably_not_meant_is_only_a_warning(text: str, warning: str) -
     assert [str(each) for each in warnings(read(MINIMAL + text))] == [warning]
 
 
+QUOTA = "igw_base_url: 'http://gw:80', gate: {type: redis-quota, %s}"
+
+
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        (
+            "limit: 5",
+            [
+                (
+                    "gate.missing_attribute: requests without metadata 'userid' pass uncounted; "
+                    "refuse, or a tenant to count them under, would limit them"
+                )
+            ],
+        ),
+        ("limit: 5, missing_attribute: allow", []),
+        (
+            "limits: {a: 1}, missing_attribute: refuse",
+            ["gate.limit: is not set: tenants that limits does not name have no limit"],
+        ),
+        ("limits: {a: 1, '*': 2}, missing_attribute: refuse", []),
+        ("limits: {a: 1}, missing_attribute: allow, gating_mode: classifying", []),
+        (
+            "limit: 1, limits: {a: 40, b: 30}, mode: concurrency, missing_attribute: refuse",
+            [
+                "gate.limits: 70 at once can't be reached: the pool 'default' has 64 workers",
+            ],
+        ),
+        (
+            "limit: 65, mode: concurrency, missing_attribute: refuse",
+            ["gate.limit: 65 at once can't be reached: the pool 'default' has 64 workers"],
+        ),
+    ],
+)
+def test_what_a_quota_lets_slip_is_told(gate: str, expected: list[str]) -> None:
+    text = MINIMAL.replace("igw_base_url: 'http://gw:80'", QUOTA % gate)
+    found = [str(each) for each in warnings(read(text))]
+    assert found == [f"transport.queues[0].{each}" for each in expected]
+
+
+def test_a_quotas_own_redis_shows_no_password() -> None:
+    text = MINIMAL.replace(
+        "igw_base_url: 'http://gw:80'", QUOTA % "limit: 1, url: 'redis://u:hunter2@r'"
+    )
+    assert "hunter2" not in repr(read(text))
+
+
 def test_the_defaults_warn_of_nothing() -> None:
     assert warnings(read(MINIMAL)) == []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from async_processor.admission.settings.section import GateSection, GatingMode
 from async_processor.fields import Count, NonEmpty, PositiveDuration, RedisUrl
@@ -37,6 +37,13 @@ class RedisGateSection(GateSection):
         return self.url or (f"redis://{self.address}" if self.address else default)
 
 
+def _without_braces(prefix: Any) -> Any:
+    """The braces of a key are ours: they put all tenants of a quota into one hash slot."""
+    if isinstance(prefix, str) and set(prefix) & set("{}"):
+        raise ValueError("must be a text without braces")
+    return prefix
+
+
 class RedisQuotaGate(RedisGateSection):
     """A limit for each tenant, which all replicas keep together."""
 
@@ -52,7 +59,9 @@ class RedisQuotaGate(RedisGateSection):
     """By tenant; a name with * is each tenant that it fits, the longest such name first."""
     window: PositiveDuration = 60.0
     """Seconds: the window of a rate; the life of a slot that nobody renews."""
-    prefix: Annotated[str, Field(min_length=1, pattern=r"^[^{}]*$")] = "quota:"
+    prefix: Annotated[
+        str, Field(min_length=1, pattern=r"^[^{}]*$"), BeforeValidator(_without_braces)
+    ] = "quota:"
     """What the keys in Redis begin with; gates of the same prefix, mode and attribute count
     together."""
     gating_mode: GatingMode = GatingMode.BLOCKING
