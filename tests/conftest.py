@@ -51,7 +51,7 @@ def prometheus_for() -> Iterator[Callable[..., PrometheusServer]]:
     if prometheus_binary() is None:
         unavailable("prometheus is not installed")
     with ExitStack() as stack:
-        yield lambda *targets: stack.enter_context(PrometheusServer(targets))
+        yield lambda *targets, **options: stack.enter_context(PrometheusServer(targets, **options))
 
 
 def _require_server() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
-from async_processor.admission import saturation, scraped
+from async_processor.admission import pool_budget, saturation, scraped, vllm
 from async_processor.admission import settings as configured
 from async_processor.admission.base import Gate
 from async_processor.admission.chain import Chain
@@ -25,6 +25,16 @@ from async_processor.redis_io.shared import SharedClients
 from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.registry import Sensors
 from async_processor.sensors.settings import PrometheusSettings
+from async_processor.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+_AsksPrometheus = (
+    configured.PrometheusBudgetGate
+    | configured.PrometheusQueryGate
+    | configured.PrometheusSaturationGate
+    | configured.VllmPoolGate
+)
 
 SCRAPE_INTERVAL: Final = 1.0
 """Seconds between two looks at a metrics page: a page is cheap, and a second old is old enough."""
@@ -76,12 +86,16 @@ def build_gate(settings: configured.GateSettings, context: GateContext, *, worke
             return ConcurrencyGate(limit, blocking=mode is configured.GatingMode.BLOCKING)
         case configured.EndpointScrapeGate():
             return _endpoint_scrape(settings, context, workers)
+        case configured.VllmPoolGate():
+            return _vllm_pool(settings, context, workers)
         case configured.PrometheusQueryGate():
             rule = BudgetRule(fallback=settings.fallback)
             return _over_prometheus(settings, settings.query, rule, context, workers)
         case configured.PrometheusSaturationGate():
             query, rule = saturation.query(settings), saturation.rule(settings)
             return _over_prometheus(settings, query, rule, context, workers)
+        case configured.PrometheusBudgetGate():
+            return _prometheus_budget(settings, context, workers)
         case configured.RedisQuotaGate():
             return _redis_quota(settings, context)
         case configured.CompositeGate(gates=gates):
@@ -106,6 +120,28 @@ def _endpoint_scrape(
     )
 
 
+def _vllm_pool(settings: configured.VllmPoolGate, context: GateContext, workers: int) -> Gate:
+    rule = vllm.rule(settings)
+    if settings.selector:
+        return _over_prometheus(settings, vllm.query(settings), rule, context, workers)
+    sensor = context.sensors.polling(vllm.source(settings, context.sensors.http), SCRAPE_INTERVAL)
+    return SensorGate(settings.type, sensor, rule, workers=workers, clock=context.clock)
+
+
+def _prometheus_budget(
+    settings: configured.PrometheusBudgetGate, context: GateContext, workers: int
+) -> Gate:
+    query, rule = pool_budget.query(settings), pool_budget.rule(settings)
+    gate = _over_prometheus(settings, query, rule, context, workers)
+    _log.info(
+        "prometheus_budget_gate",
+        pool=settings.pool,
+        closes_at_requests_per_ready_pod=pool_budget.closing_point(settings),
+        query=query,
+    )
+    return gate
+
+
 def _redis_quota(settings: configured.RedisQuotaGate, context: GateContext) -> Gate:
     return QuotaGate(
         context.quotas.book(_redis_url(settings, context), settings),
@@ -127,7 +163,7 @@ def _redis_url(settings: configured.RedisQuotaGate, context: GateContext) -> str
 
 
 def _over_prometheus(
-    settings: configured.PrometheusQueryGate | configured.PrometheusSaturationGate,
+    settings: _AsksPrometheus,
     query: str,
     rule: BudgetRule,
     context: GateContext,
@@ -141,7 +177,7 @@ def _over_prometheus(
         rule,
         workers=workers,
         clock=context.clock,
-        pool=settings.pool,
+        pool="" if isinstance(settings, configured.VllmPoolGate) else settings.pool,
     )
 
 

@@ -111,7 +111,9 @@ def _missing_prometheus(document: Mapping[str, Any]) -> Iterator[Problem]:
     if _mapping(document.get("prometheus")).get("url"):
         return
     for path, gate in _gates(document):
-        if str(gate.get("type")).startswith("prometheus-"):
+        if str(gate.get("type")).startswith("prometheus-") or (
+            gate.get("type") == "vllm-pool" and gate.get("selector")
+        ):
             message = f"got {gate['type']!r}, which needs prometheus.url"
             yield Problem(path=f"{path}.type", message=message)
 

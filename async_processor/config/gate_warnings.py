@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from async_processor.admission.pool_budget import closing_point
 from async_processor.admission.settings import (
     CompositeGate,
     GateSettings,
     GatingMode,
     LocalMaxConcurrencyGate,
+    PrometheusBudgetGate,
     PrometheusSaturationGate,
     QuotaMode,
     RedisQuotaGate,
@@ -37,6 +39,13 @@ def gate_warnings(settings: Settings) -> Iterator[Problem]:
                     "1.0 would close it"
                 )
                 yield Problem(path=f"{path}.fallback", message=message)
+            case PrometheusBudgetGate() if closing_point(gate) > pool.workers:
+                message = (
+                    f"closes at {closing_point(gate):g} requests per ready pod, which the "
+                    f"{pool.workers} workers of the pool {pool.id!r} can't reach by themselves: "
+                    "better what a pod really takes"
+                )
+                yield Problem(path=f"{path}.max_concurrency", message=message)
             case RedisQuotaGate():
                 yield from _quota_warnings(path, gate, pool)
             case _:

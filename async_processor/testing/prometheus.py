@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -28,14 +28,16 @@ def prometheus_binary() -> str | None:
 class PrometheusServer:
     """Scrapes `targets` (host:port, path /metrics) every second.
 
-    Port and data stay the same over restarts.
+    `labels`, by target, are added to every series of it. Port and data stay the same over restarts.
     """
 
-    def __init__(self, targets: Sequence[str]) -> None:
+    def __init__(
+        self, targets: Sequence[str], *, labels: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
         self._data = Path(tempfile.mkdtemp(prefix="async-processor-prometheus-"))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
-        (self._data / "prometheus.yml").write_text(_configuration(targets))
+        (self._data / "prometheus.yml").write_text(_configuration(targets, labels or {}))
 
     @property
     def url(self) -> str:
@@ -109,13 +111,12 @@ class PrometheusServer:
             return False
 
 
-def _configuration(targets: Sequence[str]) -> str:
+def _configuration(targets: Sequence[str], labels: Mapping[str, Mapping[str, str]]) -> str:
     """JSON is YAML too."""
+    scraped = [{"targets": [target], "labels": dict(labels.get(target, {}))} for target in targets]
     return json.dumps(
         {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-            "scrape_configs": [
-                {"job_name": "test", "static_configs": [{"targets": list(targets)}]}
-            ],
+            "scrape_configs": [{"job_name": "test", "static_configs": scraped}],
         }
     )

@@ -18,6 +18,7 @@ from async_processor.admission.settings import (
     CompositeGate,
     EndpointScrapeGate,
     LocalMaxConcurrencyGate,
+    PrometheusBudgetGate,
     PrometheusSaturationGate,
     QuotaMode,
     RedisQuotaGate,
@@ -135,6 +136,15 @@ def test_gate_parameters_are_texts_numbers_json_or_objects(parameters: dict[str,
         labels={"port": "8000"},
         fallback=1.0,
         max_count_per_pod=5.0,
+    )
+
+
+def test_a_budget_gate_is_read_from_texts_and_numbers() -> None:
+    parameters = {"pool": "p", "max_concurrency": "40", "baseline": 0.1, "fallback": "0.25"}
+    queue = {"gate_type": "prometheus-budget", "gate_params": parameters}
+    settings = sorted_set("--prometheus-url=http://p", queue=queue).settings
+    assert settings.queues[0].gate == PrometheusBudgetGate(
+        pool="p", max_concurrency=40, baseline=0.1, fallback=0.25
     )
 
 

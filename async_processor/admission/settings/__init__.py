@@ -15,8 +15,10 @@ from async_processor.admission.settings.pods import (
     EndpointScrapeGate,
     ScrapeAdmission,
     ValueType,
+    VllmPoolGate,
 )
 from async_processor.admission.settings.prometheus import (
+    PrometheusBudgetGate,
     PrometheusQueryGate,
     PrometheusSaturationGate,
 )
@@ -33,6 +35,7 @@ __all__ = [
     "GateSettings",
     "GatingMode",
     "LocalMaxConcurrencyGate",
+    "PrometheusBudgetGate",
     "PrometheusQueryGate",
     "PrometheusSaturationGate",
     "QuotaMode",
@@ -41,10 +44,11 @@ __all__ = [
     "ScrapeAdmission",
     "TierPriorityAdmissionGate",
     "ValueType",
+    "VllmPoolGate",
     "WaitOnRefuseGate",
 ]
 
-NOT_YET: Final = frozenset({"prometheus-budget", "redis", "redis-leased-rate", "vllm-pool"})
+NOT_YET: Final = frozenset({"redis", "redis-leased-rate"})
 """Gate types that a configuration may rightly name and that this version cannot build."""
 
 
@@ -95,8 +99,10 @@ GateSettings = Annotated[
     ConstantGate
     | LocalMaxConcurrencyGate
     | EndpointScrapeGate
+    | VllmPoolGate
     | PrometheusQueryGate
     | PrometheusSaturationGate
+    | PrometheusBudgetGate
     | RedisQuotaGate
     | CompositeGate
     | WaitOnRefuseGate

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from async_processor.admission.settings.section import GateSection
-from async_processor.fields import HttpUrlWithQuery, NonEmpty, NonNegative, Number, Share
+from async_processor.fields import (
+    HttpUrl,
+    HttpUrlWithQuery,
+    NonEmpty,
+    NonNegative,
+    Number,
+    Positive,
+    Share,
+)
+
+VLLM_PORT: Final = 8000
+"""Where vLLM listens when it is not told otherwise."""
+
+_MATCHER: Final = (
+    r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*'
+)
+_MATCHERS: Final = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")
+_HOST: Final = re.compile(r"([A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
 
 class ValueType(StrEnum):
@@ -83,3 +101,47 @@ class EndpointScrapeGate(GateSection):
     def pages(self) -> tuple[str, ...]:
         """Every page to read."""
         return self.urls or ((self.url,) if self.url else ())
+
+
+def _matchers(text: str) -> str:
+    """Without the braces that may stand around them."""
+    bare = text.strip()
+    if bare.startswith("{") and bare.endswith("}"):
+        bare = bare[1:-1]
+    if text and not _MATCHERS.fullmatch(bare):
+        raise ValueError('must be PromQL label matchers, like namespace="prod",job=~"vllm.*"')
+    return bare
+
+
+def _host_and_port(text: str) -> str:
+    match = _HOST.fullmatch(text)
+    if text and match is None:
+        raise ValueError("must be a host, or host:port")
+    return f"{match[1]}:{match[2] or VLLM_PORT}" if match else ""
+
+
+class VllmPoolGate(GateSection):
+    """Closes as the KV caches of the vLLM pods fill up, or requests wait in them."""
+
+    type: Literal["vllm-pool"] = "vllm-pool"
+    """Closes as the KV caches of the vLLM pods fill up, or requests wait in them."""
+    urls: Annotated[tuple[HttpUrl, ...], BeforeValidator(_one_or_more)] = ()
+    """The pods' servers; this, dns or selector is required."""
+    dns: Annotated[str, AfterValidator(_host_and_port)] = ""
+    """A host, or host:port, of which every address is a pod; looked up anew for each look."""
+    selector: Annotated[str, AfterValidator(_matchers)] = ""
+    """PromQL label matchers of the pods' series, asked of prometheus.url."""
+    max_kv_cache: Annotated[Number, Field(gt=0, le=1)] = 0.85
+    """The share of its KV cache from which on a pod is full."""
+    max_waiting_per_pod: NonNegative = 0.0
+    """The waiting requests from which on a pod is full; 0: one that waits closes the gate."""
+    max_running_per_pod: Positive | None = None
+    """The running requests from which on a pod is full; default: they do not matter."""
+    fallback: Share = 0.0
+    """The budget while no pod can be read."""
+
+    @model_validator(mode="after")
+    def _has_pods(self) -> Self:
+        if sum(map(bool, (self.urls, self.dns, self.selector))) != 1:
+            raise ValueError("needs urls, dns or selector, and only one of them")
+        return self
