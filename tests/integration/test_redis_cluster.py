@@ -188,3 +188,22 @@ async def test_names_in_other_slots_are_refused_with_the_fix(
         await transport.start()
     assert says in str(caught.value)
     await transport.stop()
+
+
+async def test_a_result_queue_in_another_slot_is_passed_over(
+    cluster: str, client: RedisClient
+) -> None:
+    transport = RedisSortedSet(settings(cluster), [QUEUE])
+    await transport.start()
+    for number in range(2):
+        await client.execute("ZADD", QUEUE, DEADLINE + number, message(f"r-{number}", token="t"))
+    mailbox, other = await transport.claim(QUEUE, 2, suspects=False)
+
+    settled = await asyncio.gather(
+        transport.settle(mailbox, answer(mailbox, "request-result:r-0:t", expires_after=60)),
+        transport.settle(other, answer(other, "{llm}:results")),
+    )
+
+    assert set(settled) == {Settlement.DONE}
+    assert await client.execute("LLEN", "{llm}:results") == 2
+    await transport.stop()

@@ -16,13 +16,16 @@
 --          another place than asked for; or an error as text: nothing was written, the claim
 --          stands
 -- Places   a result: its list, else the transport's. A letter: the dead letters, else stranded.
---          A retry: the retry set, else the queue under the old score.
+--          A retry: the retry set, else the queue under the old score. The claims in another
+--          one's place among KEYS: this user may not use that one.
 -- After    a request is in exactly one place, also where a key has the wrong type or may not be
 --          written: the claim's body is dropped only when the new place has taken over.
 
 local queue, claims, leases, deliveries, stranded = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local retry, dead_letters, results, lots = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local counted = redis.call('HLEN', deliveries) > 0
+
+local FORBIDDEN = 'NOPERM the key lies in another slot, or this user may not use it'
 
 local function failure(answer)
   return type(answer) == 'table' and answer.err or nil
@@ -32,7 +35,7 @@ end
 local function place(command, places, ...)
   local fault
   for _, key in ipairs(places) do
-    local failed = failure(redis.pcall(command, key, ...))
+    local failed = key == claims and FORBIDDEN or failure(redis.pcall(command, key, ...))
     if not failed then return key end
     fault = fault or failed
   end
@@ -92,15 +95,16 @@ end
 local execute = {post = post, bury = bury, retry = put_off, release = release, park = park}
 local keeps_count = {release = true, park = true}
 
--- The keys of a request go with it, if they still name this generation of its id.
+-- The keys of a request go with it, if they still name this generation of its id; where they
+-- may not be deleted they expire.
 local function forget(request)
   local token, first, count = string.match(request, '^(.*) (%d+) (%d+)$')
   first = tonumber(first)
-  local named = redis.call('MGET', KEYS[first], KEYS[first + 1])
+  local named = redis.pcall('MGET', KEYS[first], KEYS[first + 1])
   for i = 1, 2 do
-    if named[i] == token then redis.call('DEL', KEYS[first + i - 1]) end
+    if named[i] == token then redis.pcall('DEL', KEYS[first + i - 1]) end
   end
-  if tonumber(count) == 3 then redis.call('DEL', KEYS[first + 2]) end
+  if tonumber(count) == 3 then redis.pcall('DEL', KEYS[first + 2]) end
 end
 
 local function settle(item)

@@ -1,21 +1,13 @@
-"""Outcomes as settle.lua takes them: one `Entry` for each, and a batch of them as one call."""
+"""Outcomes as settle.lua takes them: one `Entry` for each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
-
 import msgspec
 
-from async_processor.redis_io.client import Argument
-from async_processor.redis_io.keys import lot_key, queue_keys
+from async_processor.redis_io.keys import lot_key
 from async_processor.transport.base import Bury, Delivery, Outcome, Park, Post, Release, Retry
-from async_processor.transport.settings import RedisSettings
 from async_processor.wire import dead_letter, result
 from async_processor.wire.names import active_key, cancel_key
-
-_RESULTS_INDEX: Final = 8
-"""Where settle.lua finds the transport's result list among its keys."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -103,49 +95,3 @@ def _letter(delivery: Delivery, reason: str, now: float, lost_result: bytes | No
         deliveries=delivery.deliveries,
         result=lost_result,
     )
-
-
-class Call:
-    """Keys and arguments of one call of settle.lua."""
-
-    def __init__(
-        self, queue_name: str, settings: RedisSettings, entries: Sequence[Entry], *, clustered: bool
-    ) -> None:
-        keys = queue_keys(queue_name)
-        self.keys = [
-            keys.queue, keys.claims, keys.leases, keys.deliveries, keys.stranded,
-            settings.retry_queue_name, settings.dead_letter_queue_name, settings.result_queue_name,
-            keys.lots,
-        ]  # fmt: skip
-        self.arguments: list[Argument] = []
-        self._clustered = clustered
-        self._places = {settings.result_queue_name: _RESULTS_INDEX}
-        for item in entries:
-            self._add(item)
-
-    def _add(self, item: Entry) -> None:
-        self.arguments += (
-            item.token,
-            item.what,
-            item.value,
-            item.number,
-            item.result,
-            self._place(item.target) if item.target else "",
-            item.expires_ms,
-            self._request(item),
-        )
-
-    def _place(self, target: str) -> int:
-        index = self._places.get(target)
-        if index is None:
-            self.keys.append(target)
-            index = self._places[target] = len(self.keys)
-        return index
-
-    def _request(self, item: Entry) -> str:
-        """A request's keys lie in other slots: on a cluster they are cleaned up one by one."""
-        if self._clustered or not item.request_keys:
-            return ""
-        self.keys += item.request_keys
-        count = len(item.request_keys)
-        return f"{item.request_token} {len(self.keys) - count + 1} {count}"

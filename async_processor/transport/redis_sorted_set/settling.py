@@ -10,11 +10,11 @@ from typing import Final
 
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.redis_io.errors import AccessDenied, AnswerLost
-from async_processor.redis_io.scripts import FORGET, SETTLE
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Delivery, Outcome, Settlement
-from async_processor.transport.redis_sorted_set.entries import Call, Entry, entry, without_place
+from async_processor.transport.redis_sorted_set.entries import Entry, entry, without_place
 from async_processor.transport.redis_sorted_set.link import Link, pauses
+from async_processor.transport.redis_sorted_set.settle_call import SettleCalls
 
 _ENTRIES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 * 2**20
@@ -46,6 +46,7 @@ class QueueSettlements:
     def __init__(self, link: Link, queue_name: str) -> None:
         self._link = link
         self._queue_name = queue_name
+        self._calls = SettleCalls(link, queue_name)
         self._pending: deque[_Pending] = deque()
         self._sender: asyncio.Task[None] | None = None
 
@@ -110,23 +111,20 @@ class QueueSettlements:
             except (BrokerUnavailable, AccessDenied) as error:
                 for pending in batch:
                     pending.uncertain |= isinstance(error, AnswerLost)
-                _log.warning("settlement_delayed", queue=self._queue_name, error=str(error))
+                _log.warning("settlement_delayed", queue_name=self._queue_name, error=str(error))
             await self._link.clock.sleep(pause)
         raise AssertionError("there is always another pause")
 
     async def _call(self, batch: list[_Pending]) -> Sequence[int | bytes]:
-        client = self._link.client
-        entries = [pending.entry for pending in batch]
-        call = Call(self._queue_name, self._link.settings, entries, clustered=client.clustered)
-        answers: list[int | bytes] = await SETTLE.run(client, call.keys, call.arguments)
-        if client.clustered:
+        answers = await self._calls.run([pending.entry for pending in batch])
+        if self._calls.apart:
             await self._forget_settled(batch, answers)
         return answers
 
     async def _forget_settled(
         self, batch: Sequence[_Pending], answers: Sequence[int | bytes]
     ) -> None:
-        """What settle.lua does itself on a single server, where all keys are in reach.
+        """What settle.lua does itself where all keys are in reach.
 
         If this fails the batch is sent again, and "gone" then means that it is settled.
         """
@@ -135,13 +133,7 @@ class QueueSettlements:
             pending.uncertain |= answer in (_DONE, _MOVED)
             if pending.uncertain and not isinstance(answer, bytes):
                 settled.append(pending.entry)
-        await asyncio.gather(*(self._forget(written) for written in settled))
-
-    async def _forget(self, written: Entry) -> None:
-        for key in written.request_keys[:2]:
-            await FORGET.run(self._link.client, (key,), (written.request_token,))
-        for key in written.request_keys[2:]:
-            await self._link.client.execute("DEL", key)
+        await asyncio.gather(*map(self._calls.clean_up, settled))
 
     def _part(self, batch: list[_Pending], error: BrokerRefused) -> None:
         """One of them may be to blame, and some may be settled already: ask for each alone."""
@@ -157,7 +149,7 @@ class QueueSettlements:
             self._refused(pending, answer.decode(errors="replace"))
             return
         if answer == _MOVED:
-            _log.error("settled_elsewhere", queue=self._queue_name, what=pending.entry.what)
+            _log.error("settled_elsewhere", queue_name=self._queue_name, what=pending.entry.what)
         gone = answer == _GONE and not pending.uncertain
         _conclude(pending, Settlement.GONE if gone else Settlement.DONE)
 
@@ -176,7 +168,7 @@ class QueueSettlements:
 
     def _abandon(self, pending: _Pending, reason: str) -> None:
         what = pending.entry.what
-        _log.error("settlement_abandoned", queue=self._queue_name, what=what, error=reason)
+        _log.error("settlement_abandoned", queue_name=self._queue_name, what=what, error=reason)
         _conclude(pending, Settlement.GONE)
 
 
