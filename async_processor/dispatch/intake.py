@@ -163,17 +163,23 @@ class Intake:
             self._route.metrics.message_latency((self._clock.now() - published_at) * 1000)
         task = asyncio.get_running_loop().create_task(self._run(stay))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Nothing is lost by it: the lease ends, or is freed when this process stops.
+            _log.error("worker_died", queue_name=self._queue_name, exc_info=error)
 
     async def _run(self, stay: Stay) -> None:
         try:
             if await self._worker.process(stay) is Ending.REFUSED:
                 self._refused = True
         finally:
-            self._holdings.remove(stay.held)
+            stay.seat.leave()
             if _is_suspect(stay.held.delivery):
                 self._suspects.leave()
-            stay.seat.leave()
+            self._holdings.remove(stay.held)
 
 
 def _leave(seats: Sequence[Seat]) -> None:

@@ -106,6 +106,9 @@ class Holdings:
         return len(self._held)
 
     def add(self, held: Held) -> None:
+        """Hold a delivery; its token is nobody else's."""
+        if held.delivery.token in self._held:
+            raise ValueError(f"two claims share the token {held.delivery.token!r}")
         self._held[held.delivery.token] = held
         self._empty.clear()
 

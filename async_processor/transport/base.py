@@ -28,6 +28,7 @@ SUSPECT_AFTER: Final = 2
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A message under lease.
 
+    `token` names the claim: no two have the same, in whatever queues.
     `deliveries` counts earlier claims of it that ended without an outcome (their worker died).
     `claimed_at` and `published_at` are Unix times in seconds; the latter only where the transport
     knows it. `score` is where the message stood in the queue.

@@ -91,6 +91,16 @@ async def test_replicas_that_claim_at_once_share_without_overlap(
     assert len({delivery.token for delivery in claimed}) == 40
 
 
+async def test_no_two_claims_share_a_token_not_even_in_different_queues(
+    probe: BrokerProbe, replica: Transport
+) -> None:
+    tokens = []
+    for queue in ("left", "right"):
+        await submit(probe, "r-1", queue=queue)
+        tokens.append((await claim_one(replica, queue)).token)
+    assert len(set(tokens)) == 2
+
+
 async def test_queues_are_separate(probe: BrokerProbe, replica: Transport) -> None:
     await submit(probe, "here")
     await submit(probe, "there", queue="other-sortedset")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
 
 from async_processor.redis_io.client import Argument
 from async_processor.redis_io.errors import AnswerLost
@@ -21,7 +20,8 @@ class QueueClaims:
 
     A claim without an answer may have leased messages to us that we know nothing of. Until a
     whole lease has passed (the command may still wait in the server's buffer) every claim first
-    gives back what that one took, so they are claimed again in their order, uncounted.
+    gives back what that one took, so they are claimed again in their order, uncounted; and so
+    does `look_after`, for a queue that is not claimed from.
     """
 
     def __init__(self, link: Link, queue_name: str, claim_bytes: int) -> None:
@@ -31,19 +31,30 @@ class QueueClaims:
         keys = queue_keys(queue_name)
         self._keys = (keys.queue, keys.claims, keys.leases, keys.deliveries)
         self._turn = asyncio.Lock()
-        self._batches = count(1)
         self._unanswered: dict[str, float] = {}
 
     async def claim(self, limit: int, *, highest: str, suspects: int) -> Sequence[Delivery]:
         """Lease up to `limit` messages, at most `suspects` of them suspects; see claim.lua."""
         async with self._turn:
             await self._give_back_unanswered()
-            prefix = f"{self._link.owner}:{next(self._batches)}:"
+            prefix = f"{self._link.owner}:{next(self._link.batches)}:"
             arguments = (
                 prefix, limit, self._claim_bytes, self._link.lease_ms, highest, suspects,
                 SUSPECT_AFTER,
             )  # fmt: skip
-            return self._read(await self._ask(prefix, arguments))
+            asked_at = self._link.clock.monotonic()
+            now, *claimed = await self._ask(prefix, arguments)
+            self._link.hear_time(float(now), asked_at)
+            return self._read(float(now), claimed)
+
+    async def look_after(self) -> None:
+        """Give back what claims without an answer took, unless a claim does so just now.
+
+        To be called every now and then: while a gate is closed nothing is claimed.
+        """
+        if self._unanswered and not self._turn.locked():
+            async with self._turn:
+                await self._give_back_unanswered()
 
     async def _ask(self, prefix: str, arguments: Sequence[Argument]) -> list[bytes]:
         try:
@@ -59,10 +70,8 @@ class QueueClaims:
             if self._link.clock.monotonic() - lost_at > self._link.settings.lease_ttl:
                 del self._unanswered[prefix]
 
-    def _read(self, answer: list[bytes]) -> list[Delivery]:
-        now = float(answer[0])
-        self._link.clock.synchronise(now)
-        triples = zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
+    def _read(self, now: float, claimed: list[bytes]) -> list[Delivery]:
+        triples = zip(claimed[::3], claimed[1::3], claimed[2::3], strict=True)
         return [self._delivery(now, *triple) for triple in triples]
 
     def _delivery(self, now: float, token: bytes, deliveries: bytes, body: bytes) -> Delivery:

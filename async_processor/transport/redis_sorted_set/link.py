@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
-from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.client import Command, RedisClient
 from async_processor.redis_io.connect import follow_cluster, open_client
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.redis_sorted_set.checks import check
@@ -17,6 +18,7 @@ from async_processor.transport.settings import RedisSettings
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
+_TIME_OF_NODE: Final = "return redis.call('TIME')"
 
 _log = get_logger(__name__)
 
@@ -36,6 +38,8 @@ class Link:
         self.settings = settings
         self.clock = clock
         self.owner = secrets.token_hex(8)
+        self.batches = count(1)
+        """Numbers claims over all queues, so that no two claims share a token."""
         self._server = open_client(settings.url, tls=settings.tls, clock=clock)
         self._client: RedisClient = self._server
 
@@ -65,6 +69,29 @@ class Link:
             else:
                 return
 
+    async def ask(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        """Send commands at once; the time of the server that has `key` comes with the answers.
+
+        Raises as `RedisClient.pipeline`.
+        """
+        time: Command = ("TIME",)
+        if self._client.clustered:
+            time = ("EVAL", _TIME_OF_NODE, 1, key)
+        asked_at = self.clock.monotonic()
+        told, *answers = await self._client.pipeline([time, *commands])
+        self.hear_time(_unix_time(told), asked_at)
+        return answers
+
+    def hear_time(self, told: float, asked_at: float) -> None:
+        """Follow the server's clock; `told` is its Unix time after the monotonic `asked_at`.
+
+        Its time now lies at most a round trip later: a clock that shows a time in between is right.
+        """
+        latest = told + self.clock.monotonic() - asked_at
+        shown = self.clock.now()
+        if not told <= shown <= latest:
+            self.clock.synchronise(min(max(shown, told), latest))
+
     async def close(self) -> None:
         """End all connections."""
         await self._client.close()
@@ -72,6 +99,10 @@ class Link:
     async def _connect(self) -> None:
         if self._client is not self._server:
             return  # known to be a cluster since an earlier attempt
-        seconds, microseconds = await self._server.execute("TIME")
-        self.clock.synchronise(int(seconds) + int(microseconds) / 1e6)
+        self.clock.synchronise(_unix_time(await self._server.execute("TIME")))
         self._client = await follow_cluster(self._server, self.settings.url, tls=self.settings.tls)
+
+
+def _unix_time(told: Sequence[bytes]) -> float:
+    seconds, microseconds = told
+    return int(seconds) + int(microseconds) / 1e6
