@@ -71,6 +71,24 @@ async def test_messages_of_a_lost_claim_are_claimed_again(
     assert set(leased) == {delivery.token.encode() for delivery in again}
 
 
+async def test_messages_of_a_lost_claim_return_although_nobody_claims_again(
+    probe: RedisProbe, network: BadNetwork
+) -> None:
+    """As behind a gate that has closed meanwhile: only the expiry is looked at."""
+    replica = await warmed_up(probe)
+    bodies = {await submit(probe, f"r-{number}", seq=number) for number in range(1, 6)}
+    network.lose_answer_to(CLAIM.digest.encode())
+    with pytest.raises(BrokerUnavailable):
+        await replica.claim(QUEUE, 3, suspects=False)
+
+    assert await replica.next_expiry(QUEUE) is not None
+
+    assert set(await probe.waiting(QUEUE)) == bodies
+    keys = queue_keys(QUEUE)
+    assert set(await probe.keyspace()) == {QUEUE, "warm-up-results"}, "uncounted"
+    assert not await probe.waiting(keys.leases)
+
+
 async def test_a_lost_claim_that_is_executed_late_is_given_back_too(
     probe: RedisProbe, network: BadNetwork
 ) -> None:

@@ -31,7 +31,9 @@ async def extend(link: Link, deliveries: Sequence[Delivery]) -> Collection[str]:
 
 async def _extend(link: Link, queue_name: str, tokens: list[str]) -> set[str]:
     keys = (queue_keys(queue_name).leases,)
-    gone = await EXTEND.run(link.client, keys, (link.lease_ms, *tokens))
+    asked_at = link.clock.monotonic()
+    now, *gone = await EXTEND.run(link.client, keys, (link.lease_ms, *tokens))
+    link.hear_time(float(now), asked_at)
     return {token.decode() for token in gone}
 
 

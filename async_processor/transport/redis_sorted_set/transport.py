@@ -146,7 +146,8 @@ class RedisSortedSet:
 
     @passing
     async def next_expiry(self, queue_name: str) -> float | None:
-        return _lowest(await self._link.client.pipeline(_firsts(queue_name)))
+        await self._claims_of(queue_name).look_after()
+        return _lowest(await self._link.ask(queue_name, _firsts(queue_name)))
 
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
         return await self._watcher.wait(queue_name, timeout)
@@ -179,7 +180,7 @@ class RedisSortedSet:
     async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
         now = self._clock.now()
         bounds = [repr(now + bound / 1000) for bound in bounds_ms]
-        answers = await self._link.client.pipeline(self._questions(queue_name, bounds, now))
+        answers = await self._link.ask(queue_name, self._questions(queue_name, bounds, now))
         waiting, leased, retries_due, dead_letters, first, first_parked, *within = answers
         parked, *parked_within = await parking.count(self._link, queue_name, bounds)
         sums = (sum(pair) for pair in zip(within, parked_within, strict=True))
