@@ -11,6 +11,7 @@ from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.testing.probe import Capability
 from async_processor.testing.servers import RedisServer
+from async_processor.testing.stage import QUEUE
 from async_processor.transport.redis_sorted_set import CLAIM_BYTES, RedisSortedSet
 from async_processor.transport.settings import RedisSettings
 from async_processor.wire import dead_letter
@@ -43,7 +44,7 @@ class RedisProbe:
     ) -> RedisSortedSet:
         """A replica that the test starts when it likes."""
         settings = RedisSettings(url=self._replica_url, lease_ttl=lease_ttl)
-        transport = RedisSortedSet(settings, claim_bytes=claim_bytes, flush_timeout=1.0)
+        transport = RedisSortedSet(settings, [QUEUE], claim_bytes=claim_bytes, flush_timeout=1.0)
         self._replicas.append(transport)
         return transport
 

@@ -155,6 +155,9 @@ def _identify(error: InvalidMessage, body: bytes) -> None:
     error.result_queue_name = _text(internal, "result_queue_name") or _text(
         data, "result_queue_name"
     )
+    error.request_queue_name = _text(internal, "request_queue_name") or _text(
+        data, "request_queue_name"
+    )
     error.metadata = _map(data, "metadata")
 
 

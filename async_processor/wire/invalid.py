@@ -10,7 +10,7 @@ from async_processor.errors import AsyncProcessorError
 class InvalidMessage(AsyncProcessorError):
     """A message that cannot be processed; says which field, and what is allowed.
 
-    `id`, `request_token`, `result_queue_name` and `metadata` are filled as far as they could be
+    `id`, `request_token`, `metadata` and the names of queues are filled as far as they could be
     read, so that the sender still gets a result.
     """
 
@@ -21,6 +21,7 @@ class InvalidMessage(AsyncProcessorError):
         self.id = ""
         self.request_token = ""
         self.result_queue_name = ""
+        self.request_queue_name = ""
         self.metadata: Mapping[str, str] = {}
 
 

@@ -10,7 +10,7 @@ from async_processor.testing.probe import BrokerProbe, Capability
 from async_processor.testing.stage import QUEUE, RESULTS, answer, claim_one, ids, lose, submit
 from async_processor.transport.base import Bury, Delivery, Release, Retry, Settlement, Transport
 from async_processor.wire import result
-from async_processor.wire.envelope import Envelope, score
+from async_processor.wire.envelope import Envelope, InvalidMessage, score
 
 
 async def _nothing_left(probe: BrokerProbe, replica: Transport) -> None:
@@ -131,6 +131,40 @@ async def test_a_retry_is_an_outcome_so_deliveries_start_again(
 
     await eventually(promoted)
     assert (await claim_one(replica)).deliveries == 0
+
+
+@pytest.mark.needs(Capability.SCORES)
+@pytest.mark.parametrize(
+    "broken",
+    [
+        message("r-2", internal={"request_queue_name": QUEUE}, endpoint="http://elsewhere"),
+        message("r-2", endpoint="http://elsewhere"),
+        b"\x00 no JSON",
+    ],
+    ids=["invalid", "nameless", "unreadable"],
+)
+async def test_a_due_retry_that_is_broken_is_claimed_as_expired_and_so_gets_its_result(
+    probe: BrokerProbe, replica: Transport, broken: bytes
+) -> None:
+    await submit(probe, "r-1")
+    delivery = await claim_one(replica)
+    await replica.settle(delivery, Retry(body=broken, due_at=await probe.now()))
+
+    async def promoted() -> bool:
+        return await replica.promote_retries() is None
+
+    await eventually(promoted)
+    claimed: list[Delivery] = []
+
+    async def expired() -> bool:
+        claimed.extend(await replica.claim_expired(QUEUE, 10))
+        return bool(claimed)
+
+    await eventually(expired)
+    (again,) = claimed
+    assert again.body == broken
+    assert isinstance(again.message, InvalidMessage)
+    assert not await probe.dead_letters(), "whoever claims it buries it"
 
 
 async def test_nothing_to_retry_is_never_due(replica: Transport) -> None:

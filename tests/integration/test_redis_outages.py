@@ -248,5 +248,5 @@ async def test_everything_that_frees_memory_works_when_memory_is_full(binary: st
             await eventually(lambda: lease_ended(probe, lost))
             assert await replica.reclaim(QUEUE) == 1
             await replica.promote_retries()
-            assert len(await replica.claim(QUEUE, 10, suspects=False)) == 3
+            assert len(await replica.claim(QUEUE, 10, suspects=False)) == 4
             assert len(await probe.results("result-list")) == 2

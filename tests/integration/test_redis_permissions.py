@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from async_processor.redis_io.keys import queue_keys
+from async_processor.testing.messages import message
 from async_processor.testing.redis_probe import RedisProbe, probing
 from async_processor.testing.servers import RedisServer, server_binaries
 from async_processor.testing.stage import QUEUE, answer, claim_one, submit
@@ -131,6 +132,17 @@ async def permissions_asked(probe: RedisProbe) -> bytes:
     stats: bytes = await probe.client.execute("INFO", "commandstats")
     (line,) = (each for each in stats.splitlines() if each.startswith(b"cmdstat_eval:"))
     return line
+
+
+async def test_a_retry_for_a_forbidden_queue_holds_up_no_other(server: RedisServer) -> None:
+    async with limited(server) as probe:
+        evil = message("evil", internal={"request_queue_name": "elsewhere"})
+        good = message("good", internal={"request_queue_name": QUEUE})
+        for body in (evil, good):
+            await probe.client.execute("ZADD", "retry-sortedset", 1, body)
+        replica = await probe.replica()
+        assert await replica.promote_retries() is None
+        assert set(await probe.waiting(QUEUE)) == {evil, good}
 
 
 async def test_a_denial_of_everything_is_waited_out(server: RedisServer) -> None:

@@ -196,10 +196,10 @@ async def test_due_retries_return_under_their_own_deadline(probe: RedisProbe) ->
     }
 
 
-async def test_retries_that_belong_nowhere_are_buried(probe: RedisProbe) -> None:
-    homeless = message("a")
-    to_itself = message("b", internal={"request_queue_name": "retry-sortedset"})
-    to_a_list = message("c", internal={"request_queue_name": "a-list"})
+async def test_retries_that_belong_nowhere_go_to_the_first_queue(probe: RedisProbe) -> None:
+    homeless = message("a", seq=1)
+    to_itself = message("b", seq=2, internal={"request_queue_name": "retry-sortedset"})
+    to_a_list = message("c", seq=3, internal={"request_queue_name": "a-list"})
     await probe.client.execute("LPUSH", "a-list", "x")
     for body in (homeless, to_itself, to_a_list, b"\x00"):
         await probe.client.execute("ZADD", "retry-sortedset", 1, body)
@@ -207,9 +207,33 @@ async def test_retries_that_belong_nowhere_are_buried(probe: RedisProbe) -> None
 
     assert await replica.promote_retries() is None
 
-    letters = {letter.body for letter in await probe.dead_letters()}
-    assert letters == {homeless, to_itself, to_a_list, b"\x00"}
-    assert set(await probe.keyspace()) == {"a-list", "dead-letter-list"}
+    scores = dict(await probe.waiting(QUEUE))
+    assert scores.pop(b"\x00") == pytest.approx(await probe.now(), abs=10)
+    assert scores == {
+        homeless: score(DEADLINE, 1),
+        to_itself: score(DEADLINE, 2),
+        to_a_list: score(DEADLINE, 3),
+    }
+    assert set(await probe.keyspace()) == {QUEUE, "a-list"}
+
+
+async def test_retries_that_no_queue_takes_stay_and_hold_up_no_others(probe: RedisProbe) -> None:
+    later = message("later", internal={"request_queue_name": "other"})
+    other = message("other", internal={"request_queue_name": "other"})
+    stuck = [message(f"r-{n}", internal={"request_queue_name": QUEUE}) for n in range(150)]
+    replica = await probe.replica()
+    await probe.set_key(QUEUE, b"not a set")
+    for body in stuck:
+        await probe.client.execute("ZADD", "retry-sortedset", 1, body)
+    await probe.client.execute("ZADD", "retry-sortedset", 2, other, DEADLINE, later)
+
+    assert await replica.promote_retries() == DEADLINE, "what is stuck is not due at once again"
+
+    assert set(await probe.waiting("other")) == {other}
+    assert set(await probe.waiting("retry-sortedset")) == {*stuck, later}
+    await probe.client.execute("DEL", QUEUE)
+    assert await replica.promote_retries() == DEADLINE
+    assert set(await probe.waiting(QUEUE)) == set(stuck)
 
 
 async def test_expired_claims_of_the_go_implementation_return(probe: RedisProbe) -> None:

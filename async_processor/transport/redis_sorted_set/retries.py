@@ -1,125 +1,125 @@
-"""Due retries go back to their own queues, under their own deadlines."""
+"""Due retries go back to their own queues, under their own deadlines.
+
+One that cannot be read, or whose own queue does not take it, goes to the first queue of this
+transport: there it is claimed and gets its result like everything else. If that one does not take
+it either it stays where it is, and is tried again with the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from async_processor.redis_io.client import Argument
-from async_processor.redis_io.keys import stranded_key
+from async_processor.redis_io.errors import AccessDenied
+from async_processor.redis_io.permissions import forbidden_among, permitted
 from async_processor.redis_io.scripts import PROMOTE
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.redis_sorted_set.link import Link
-from async_processor.wire import dead_letter, envelope
+from async_processor.wire import envelope
 from async_processor.wire.envelope import Envelope
 from async_processor.wire.names import slot_tag
 
 _AT_ONCE: Final = 100
-_OTHER_KEYS: Final = 3
-"""Keys of promote.lua before the queues."""
-_BURIED: Final = 2
+_MOVED_ELSEWHERE: Final = 2
 
 _log = get_logger(__name__)
 
 
 class _Move(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Where a due retry goes; without a queue to the dead letters. `reason` says why it might."""
+    """Where a due retry goes; without a queue of its own to the first."""
 
     body: bytes
-    queue_name: str = ""
-    score: float = 0.0
-    reason: str
+    queue_name: str
+    score: float
 
 
 class Retries:
     """The retry queue, shared by all queues of the transport and by all replicas."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, queue_names: Sequence[str]) -> None:
         self._link = link
+        self._queue_names = tuple(queue_names)
         self._retry = link.settings.retry_queue_name
 
     async def promote(self) -> float | None:
-        """Move what is due; returns when the next is due (Unix time), None with none left."""
+        """Move what is due; returns when the next is due (Unix time), None with none left.
+
+        What could not be moved is not the next: it waits for the next call, whenever that is.
+        """
+        stuck = 0
         while True:
-            due, first = await self._read()
+            due, next_due = await self._read(skip=stuck)
             if not due:
-                return first
-            moved = await self._move([self._destination(body) for body in due])
-            if len(due) < _AT_ONCE or not moved:
-                return await self._next_due()
+                return next_due
+            answers = await self._move([self._destination(body) for body in due])
+            self._report(answers)
+            stuck += sum(isinstance(answer, bytes) for answer in answers)
 
-    async def _read(self) -> tuple[list[bytes], float | None]:
+    async def _read(self, *, skip: int) -> tuple[list[bytes], float | None]:
         now = repr(self._link.clock.now())
-        due, first = await self._link.client.pipeline(
+        due, following = await self._link.ask(
+            self._retry,
             [
-                ("ZRANGEBYSCORE", self._retry, "-inf", now, "LIMIT", 0, _AT_ONCE),
-                ("ZRANGE", self._retry, 0, 0, "WITHSCORES"),
-            ]
+                ("ZRANGEBYSCORE", self._retry, "-inf", now, "LIMIT", skip, _AT_ONCE),
+                ("ZRANGEBYSCORE", self._retry, f"({now}", "+inf", "WITHSCORES", "LIMIT", 0, 1),
+            ],
         )
-        return due, _score(first)
-
-    async def _next_due(self) -> float | None:
-        return _score(await self._link.client.execute("ZRANGE", self._retry, 0, 0, "WITHSCORES"))
+        return due, float(following[1]) if following else None
 
     def _destination(self, body: bytes) -> _Move:
-        """The queue is the one that the message was claimed from: it was stamped with it."""
+        """The queue is the one that the message was claimed from: it was stamped with it.
+
+        What cannot be read expires at once, so that it waits for no gate.
+        """
         message = envelope.examine(body)
-        if not isinstance(message, Envelope):
-            return _Move(body=body, reason=f"a retry that cannot be read: {message}")
-        queue_name = message.request_queue_name
-        fault = self._fault(queue_name)
-        if fault:
-            return _Move(body=body, reason=f"a retry whose request_queue_name {fault}")
-        return _Move(
-            body=body,
-            queue_name=queue_name,
-            score=message.score,
-            reason=f"a retry for {queue_name}, which cannot be written as a sorted set",
-        )
+        named = message.request_queue_name
+        if isinstance(message, Envelope):
+            own = "" if self._out_of_reach(named) else named
+            return _Move(body=body, queue_name=own, score=message.score)
+        own = named if named in self._queue_names else ""
+        return _Move(body=body, queue_name=own, score=self._link.clock.now())
 
-    def _fault(self, queue_name: str) -> str:
-        if not queue_name:
-            return "is empty"
+    def _out_of_reach(self, queue_name: str) -> bool:
         if queue_name == self._retry:
-            return "is the retry queue"
-        if self._link.client.clustered and slot_tag(queue_name) != slot_tag(self._retry):
-            return f"({queue_name}) lies in another slot than the retry queue"
-        return ""
+            return True
+        return self._link.client.clustered and slot_tag(queue_name) != slot_tag(self._retry)
 
-    async def _move(self, moves: Sequence[_Move]) -> int:
-        """Returns how many found a place."""
-        queues = sorted({move.queue_name for move in moves if move.queue_name})
-        keys = (
-            self._retry,
-            self._link.settings.dead_letter_queue_name,
-            stranded_key(self._retry),
-            *queues,
-        )
-        index = {name: place for place, name in enumerate(queues, _OTHER_KEYS + 1)}
-        arguments = [argument for move in moves for argument in self._arguments(move, index)]
-        answers = await PROMOTE.run(self._link.client, keys, arguments)
-        self._report(answers)
-        return sum(isinstance(answer, int) for answer in answers)
+    async def _move(self, moves: Sequence[_Move]) -> list[int | bytes]:
+        try:
+            return await self._run(moves, forbidden=())
+        except AccessDenied:
+            if not await permitted(self._link.client, [self._retry]):
+                raise
+            names = [move.queue_name for move in moves if move.queue_name]
+            forbidden = await forbidden_among(
+                self._link.client, sorted({*names, *self._queue_names[:1]})
+            )
+            if not forbidden:
+                raise
+            return await self._run(moves, forbidden=forbidden)
 
-    def _arguments(self, move: _Move, index: dict[str, int]) -> tuple[Argument, ...]:
-        letter = dead_letter.encode(
-            move.body,
-            reason=move.reason,
-            queue_name=move.queue_name,
-            buried_at=self._link.clock.now(),
-            deliveries=0,
-        )
-        return move.body, index.get(move.queue_name, 0), repr(move.score), letter
+    async def _run(
+        self, moves: Sequence[_Move], *, forbidden: Collection[str]
+    ) -> list[int | bytes]:
+        """An answer for each, as promote.lua says."""
+        named = (move.queue_name for move in moves if move.queue_name)
+        queues = list(dict.fromkeys([*self._queue_names[:1], *named]))
+        places = {"": 0} | {name: place for place, name in enumerate(queues, 2)}
+        keys = [self._retry, *(self._retry if name in forbidden else name for name in queues)]
+        other = 2 if self._queue_names else 0
+        arguments: list[Argument] = []
+        for move in moves:
+            arguments += (move.body, repr(move.score), places[move.queue_name], other)
+        answers: list[int | bytes] = await PROMOTE.run(self._link.client, keys, arguments)
+        return answers
 
     def _report(self, answers: Iterable[int | bytes]) -> None:
         for answer in answers:
-            if answer == _BURIED:
-                _log.error("retry_buried", queue=self._retry)
-            elif isinstance(answer, bytes):
-                _log.error("retry_stuck", queue=self._retry, error=answer.decode(errors="replace"))
-
-
-def _score(first: Sequence[bytes]) -> float | None:
-    return float(first[1]) if first else None
+            if isinstance(answer, bytes):
+                error = answer.decode(errors="replace")
+                _log.error("retry_stuck", queue_name=self._retry, error=error)
+            elif answer == _MOVED_ELSEWHERE:
+                _log.warning("retry_moved_elsewhere", queue_name=self._queue_names[0])

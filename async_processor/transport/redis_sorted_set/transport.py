@@ -55,7 +55,7 @@ class RedisSortedSet:
         self._claims: dict[str, QueueClaims] = {}
         self._settlements: dict[str, QueueSettlements] = {}
         self._watcher = Watcher(self._link)
-        self._retries = Retries(self._link)
+        self._retries = Retries(self._link, self._queue_names)
         self._started = False
 
     @property
