@@ -66,14 +66,14 @@ class Worker:
     async def _decide(self, stay: Stay) -> Decision | None:
         held, route = stay.held, stay.route
         if held.interruption is not None:
-            return _interrupted(held.interruption, held.delivery, route)
+            return _interrupted(held.interruption, stay)
         try:
             return await self._run(stay)
         except asyncio.CancelledError:
             interruption = held.cut_off()
             if interruption is None:
                 raise
-            return _interrupted(interruption, held.delivery, route)
+            return _interrupted(interruption, stay)
         except BrokerUnavailable as error:
             # A refusal lets the queue rest, so that this is not tried again at once.
             _log.warning("payload_not_read", queue_id=route.queue.id, error=str(error))
@@ -163,14 +163,25 @@ def _count_answer(reply: Reply, route: Route) -> None:
             route.metrics.tokens(used.prompt_tokens, used.completion_tokens)
 
 
-def _interrupted(interruption: Interruption, delivery: Delivery, route: Route) -> Decision | None:
+def _interrupted(interruption: Interruption, stay: Stay) -> Decision | None:
     match interruption:
         case Interruption.LEASE_LOST:
             return None
-        case Interruption.CANCELLED if isinstance(delivery.message, Envelope):
-            return route.triage.cancelled(delivery.message)
+        case Interruption.CANCELLED if isinstance(stay.held.delivery.message, Envelope):
+            return stay.route.triage.cancelled(stay.envelope)
         case _:
-            return Decision(outcome=Release(), ending=Ending.RELEASED)
+            return Decision(outcome=Release(body=_sent_body(stay)), ending=Ending.RELEASED)
+
+
+def _sent_body(stay: Stay) -> bytes | None:
+    """The message with a note that it was sent, so that it is not counted as new again."""
+    if stay.held.started_at is None or dispatched_before(stay.held.delivery):
+        return None
+    return stay.envelope.rewritten(
+        retry_count=stay.envelope.retry_count,
+        request_queue_name=stay.route.queue.queue_name,
+        dispatched=True,
+    )
 
 
 def _unexpected(error: Exception, delivery: Delivery, route: Route) -> Decision:

@@ -74,8 +74,9 @@ class Settler:
 
 def dispatched_before(delivery: Delivery) -> bool:
     """Whether an earlier stay of this message, here or elsewhere, has made a call."""
-    retried = isinstance(delivery.message, Envelope) and delivery.message.retry_count > 0
-    return retried or delivery.deliveries > 0
+    message = delivery.message
+    sent = isinstance(message, Envelope) and (message.dispatched or message.retry_count > 0)
+    return sent or delivery.deliveries > 0
 
 
 def _id(delivery: Delivery) -> str:

@@ -22,6 +22,7 @@ from async_processor.testing.memory_probe import MemoryProbe, memory_probe
 from async_processor.testing.messages import message
 from async_processor.transport.memory import MemoryTransport
 from async_processor.transport.settings import MemorySettings
+from async_processor.wire import envelope as wire
 from async_processor.wire import result as results
 from async_processor.wire.envelope import score
 from async_processor.wire.names import active_key, cancel_key
@@ -278,7 +279,7 @@ async def test_a_second_signal_gives_everything_back_at_once() -> None:
     async with stage(workers=2, latency=60) as running:
         for number in range(4):
             await running.submit(f"r-{number}")
-        before = dict(await running.probe.waiting(QUEUE))
+        before = {_scored(pair) for pair in (await running.probe.waiting(QUEUE)).items()}
         await running.calls(2)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -289,10 +290,17 @@ async def test_a_second_signal_gives_everything_back_at_once() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(5):
             await running.running
-        waiting = dict(await running.probe.waiting(QUEUE))
-        assert len(waiting) == 4
-        assert all(waiting[body] == before[body] for body in before)
+        waiting = (await running.probe.waiting(QUEUE)).items()
+        assert {_scored(pair) for pair in waiting} == before
         assert await running.probe.results("result-list") == ()
+        # What was sent says so, and whoever takes it over does not count it as new.
+        assert sum(wire.read(body).dispatched for body, _ in waiting) == 2
+        assert running.metric("request_total") == 2
+
+
+def _scored(pair: tuple[bytes, float]) -> tuple[str, float]:
+    body, score = pair
+    return wire.read(body).request.id, score
 
 
 async def test_a_side_task_that_dies_stops_the_daemon_loudly(
