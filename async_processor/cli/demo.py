@@ -43,7 +43,7 @@ def demo(
     if as_json:
         typer.echo(msgspec.json.encode(summary))
     else:
-        Console().print(_table(summary, gate=gate))
+        _print(summary, gate=gate)
     if not summary.accounted_for:
         raise AsyncProcessorError(
             f"{summary.missing} requests without a result, {summary.doubled} with two; "
@@ -131,22 +131,27 @@ def _waits(now: Snapshot) -> str:
     )
 
 
-def _table(summary: Summary, *, gate: bool) -> Table:
-    took = f"{summary.submitted} requests in {summary.took:.0f} s"
-    title = f"{took}, {'with the gate' if gate else 'without a gate'}"
+def _print(summary: Summary, *, gate: bool) -> None:
+    console = Console()
+    how = "with the gate" if gate else "without a gate"
+    console.print(f"\n[bold]{summary.submitted} requests in {summary.took:.0f} s, {how}[/bold]")
+    console.print(_table(summary))
+    users = summary.users
+    console.print(f"without a result: {summary.missing}, with two: {summary.doubled}")
+    console.print(
+        f"live users: {users.requests} chats, {users.failures} failed, first token "
+        f"p50 {_seconds(users.first_token_p50)}, p95 {_seconds(users.first_token_p95)}",
+        soft_wrap=True,
+    )
+
+
+def _table(summary: Summary) -> Table:
     endings = sorted({ending for counts in summary.results.values() for ending in counts})
-    table = Table(title=title, title_style="bold")
-    table.add_column("tenant")
+    table = Table("tenant")
     for ending in endings:
         table.add_column(ending, justify="right")
     for tenant, counts in summary.results.items():
         table.add_row(tenant, *(str(counts.get(ending, 0)) for ending in endings))
-    users = summary.users
-    table.caption = (
-        f"without a result: {summary.missing}, with two: {summary.doubled}\n"
-        f"live users: {users.requests} chats, {users.failures} failed, first token "
-        f"p50 {_seconds(users.first_token_p50)}, p95 {_seconds(users.first_token_p95)}"
-    )
     return table
 
 

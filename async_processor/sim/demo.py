@@ -193,8 +193,11 @@ class Demo:
         raise AsyncProcessorError(f"the daemon did not start:\n{self.log_file.read_text()}")
 
     def _log_events(self) -> list[Mapping[str, Any]]:
+        """What it has logged; a daemon that dies at its start may leave other lines as well."""
         complete = self.log_file.read_bytes().rpartition(b"\n")[0]
-        return [msgspec.json.decode(line) for line in complete.splitlines()]
+        return [
+            msgspec.json.decode(line) for line in complete.splitlines() if line.startswith(b"{")
+        ]
 
     def _submission(self, number: int) -> Submission:
         """Work that can wait, some of it not for long."""
