@@ -18,6 +18,7 @@ from async_processor.dispatch.merge.tier_priority import LANES
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.recall import Recaller
 from async_processor.dispatch.route import Route
+from async_processor.dispatch.second_look import SecondLook
 from async_processor.dispatch.settings import PoolSettings, QueueSettings, TierPriorityPolicy
 from async_processor.dispatch.worker import Worker
 from async_processor.inference.headers import HeaderRules
@@ -39,12 +40,12 @@ class Workshop:
 
     def pool_gate(self, pool: PoolSettings) -> Gate:
         """A pool's gate."""
-        return build_gate(pool.gate, self._shared.gates, workers=pool.workers)
+        return build_gate(pool.gate, self._shared.gates, workers=pool.workers, pool=pool.id)
 
     def queue_gate(self, queue: QueueSettings) -> Gate:
         """A queue's gate."""
-        workers = self._pools[queue.worker_pool_id].workers
-        return build_gate(queue.gate, self._shared.gates, workers=workers)
+        pool = self._pools[queue.worker_pool_id]
+        return build_gate(queue.gate, self._shared.gates, workers=pool.workers, pool=pool.id)
 
     def merge_policy(self, pool: PoolSettings) -> MergePolicy:
         """A pool's merge policy."""
@@ -63,6 +64,7 @@ class Workshop:
             queue=queue,
             pool=pool,
             gate=gate,
+            second_look=SecondLook(gate),
             headers=self._headers_by_lane(queue),
             results=results,
             triage=Triage(

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from async_processor.admission.base import (
     Candidate,
+    Classification,
     Continue,
     Drop,
     Gate,
@@ -44,6 +45,23 @@ class Passage:
 
         Returns a decision when its stay ends on the way.
         """
+        candidate = await self._pass_queue_gate(stay)
+        while not isinstance(candidate, Decision) and not stay.seat.has_slot:
+            ended = await self._wait_for_turn(stay, candidate)
+            if ended is not None:
+                return ended
+            if not stay.seat.has_slot:
+                await stay.refund()
+                candidate = await self._pass_queue_gate(stay)
+        if isinstance(candidate, Decision):
+            return candidate
+        passed = await self._pass(stay.route.pool.gate, stay, candidate)
+        if isinstance(passed, Decision):
+            return passed
+        stay.admitted(candidate, passed)
+        return None
+
+    async def _pass_queue_gate(self, stay: Stay) -> Candidate | Decision:
         route = stay.route
         candidate = Candidate(envelope=stay.envelope, labels=route.queue.labels)
         passed = await self._pass(route.gate, stay, candidate)
@@ -51,15 +69,7 @@ class Passage:
             return passed
         candidate = stay.admitted(candidate, passed)
         stay.lane = route.pool.merge.lane(route.queue, candidate.classification)
-        if not stay.seat.has_slot:
-            ended = await self._wait_for_turn(stay, candidate)
-            if ended is not None:
-                return ended
-        passed = await self._pass(route.pool.gate, stay, candidate)
-        if isinstance(passed, Decision):
-            return passed
-        stay.admitted(candidate, passed)
-        return None
+        return candidate
 
     async def _wait_for_turn(self, stay: Stay, candidate: Candidate) -> Decision | None:
         request = candidate.envelope.request
@@ -70,12 +80,19 @@ class Passage:
             classification=candidate.classification,
             lot=stay.lot,
         )
+        covered = candidate.classification is not Classification.OVERFLOW
+        looks = stay.route.second_look
+        if not covered:
+            looks.wait(stay.lot, request.deadline, stay.seat)
         try:
             lot = await stay.seat.wait_for_turn(ready, max(0.0, self._left(stay)))
         except TimeoutError:
             return stay.route.triage.expired(
                 candidate.envelope, "the deadline passed while the request waited for its turn"
             )
+        finally:
+            if not covered:
+                looks.leave(stay.lot, stay.seat)
         return None if lot is None else Decision(outcome=Park(lot=lot), ending=Ending.PARKED)
 
     async def _pass(self, gate: Gate, stay: Stay, candidate: Candidate) -> Continue | Decision:

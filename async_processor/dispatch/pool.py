@@ -132,10 +132,13 @@ class Pool:
         self.merge.remove(ready)
 
     def _offer_soon(self) -> None:
-        """Offer at once, or, when nearly every slot is taken, when more may have come free."""
+        """Offer at once, or, when nearly every slot is taken, when more may have come free.
+
+        Where requests are put in order, whoever has just become ready is waited for as well.
+        """
         if not self._bids and not self._turns:
             return
-        if self.free_slots * READY_SHARE >= self.workers:
+        if self.free_slots * READY_SHARE >= self.workers and not self.merge.ahead:
             self._offer()
         elif self._offer_due is None:
             loop = asyncio.get_running_loop()

@@ -8,6 +8,7 @@ import msgspec
 
 from async_processor.admission.base import Gate
 from async_processor.dispatch.pool import Pool
+from async_processor.dispatch.second_look import SecondLook
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.inference.headers import HeaderRules
 from async_processor.settlement.routing import ResultRoute
@@ -22,6 +23,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     queue: QueueSettings
     pool: Pool
     gate: Gate
+    second_look: SecondLook
     headers: Sequence[HeaderRules]
     results: ResultRoute
     triage: Triage

@@ -51,10 +51,12 @@ class Seat:
         return self._stand is Stand.SLOT
 
     async def wait_for_turn(self, ready: Ready, timeout: float) -> str | None:
-        """Wait for a slot; returns None with one, or the lot to wait in when the lane is full.
+        """Wait for a slot, or until the request is to be looked at again (see `has_slot`).
+
+        Returns the lot to wait in when the lane is full.
 
         Raises:
-            TimeoutError: there was none within `timeout` seconds.
+            TimeoutError: there was neither within `timeout` seconds.
         """
         lot = self._pool.stands_in_lane(self, ready)
         if lot is not None:
@@ -72,6 +74,12 @@ class Seat:
         """The pool gives the seat a slot."""
         self._move(Stand.SLOT)
         if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    def look_again(self) -> None:
+        """The request may be better off now: it gives its place in the lane up and asks again."""
+        if self._stand is Stand.LANE and self._turn is not None and not self._turn.done():
+            self._move(Stand.CLAIMING)
             self._turn.set_result(None)
 
     def dispatched(self) -> None:

@@ -41,6 +41,11 @@ class Stay:
         self.lot = by.lot or self.lot
         return candidate.classified(by.classification)
 
+    async def refund(self) -> None:
+        """Give back what the gates reserved, as if they had not been asked yet."""
+        while self._tickets:
+            await self._tickets.pop().refund()
+
     async def end_tickets(self) -> None:
         """Give back what the gates reserved, the last first."""
         used = self.held.started_at is not None

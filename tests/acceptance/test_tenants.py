@@ -91,8 +91,8 @@ async def test_steady_everything_is_reserved(fleet: Fleet, redis_server: RedisSe
 async def test_overflow_nothing_is_dropped_and_the_surplus_comes_after_every_reserved_request(
     fleet: Fleet, redis_server: RedisServer
 ) -> None:
-    """With as many workers as the quotas cover, most of what runs is reserved as long as all have
-    work: a slot goes to the surplus only when no reserved request is ready for it."""
+    """With as many workers as the quotas cover, what runs is reserved as long as all have work; a
+    slot goes to the surplus only when a machine is so slow that no reserved request is ready."""
     counts = {"red": 12, "green": 12, "blue": 12}
     async with Gateway(hold=True) as gateway:
         daemon = fleet(gateway.url, workers=5, **teams(gateway.url))
@@ -102,7 +102,7 @@ async def test_overflow_nothing_is_dropped_and_the_surplus_comes_after_every_res
             found = await results(redis_server, handles)
     assert len(found) == sum(counts.values())
     assert all(each.succeeded for each in found)
-    assert surplus < calls / 2
+    assert surplus <= calls / 5
 
 
 async def _answer_all(gateway: Gateway, count: int) -> tuple[int, int]:
