@@ -5,27 +5,37 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
+import msgspec
+
 from async_processor.admission import pool_budget, saturation, scraped, vllm
 from async_processor.admission import settings as configured
 from async_processor.admission.base import Gate
+from async_processor.admission.census import ALONE, Census, RollCensus
 from async_processor.admission.chain import Chain
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
+from async_processor.admission.leased_rate import LeasedRateGate
 from async_processor.admission.patience import Patience
 from async_processor.admission.quota.books import Books, keys_of
 from async_processor.admission.quota.gate import QuotaGate
 from async_processor.admission.quota.tenants import Tenants
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
+from async_processor.admission.set_budget import SetBudgetGate
 from async_processor.admission.tiers import TierGate
 from async_processor.clock import Clock
 from async_processor.errors import ConfigurationError, Problem
 from async_processor.fields import TlsSettings
 from async_processor.lifecycle import Watch
-from async_processor.redis_io.shared import SharedClients
+from async_processor.redis_io.leased_bucket import LeasedBucket
+from async_processor.redis_io.roll import RedisRoll
+from async_processor.redis_io.shared import SharedClient, SharedClients
+from async_processor.sensors.base import Source
 from async_processor.sensors.promql import PromqlSource
+from async_processor.sensors.redis_value import RedisValueSource
 from async_processor.sensors.registry import Sensors
 from async_processor.sensors.settings import PrometheusSettings
 from async_processor.telemetry.logs import get_logger
+from async_processor.telemetry.metrics import Metrics
 
 _log = get_logger(__name__)
 
@@ -39,12 +49,16 @@ _AsksPrometheus = (
 SCRAPE_INTERVAL: Final = 1.0
 """Seconds between two looks at a metrics page: a page is cheap, and a second old is old enough."""
 
+BUDGET_KEY_INTERVAL: Final = 0.08
+"""Seconds between two looks at a budget key while work waits; with all jitter less than 100 ms."""
+
 
 class GateContext:
     """What gates share: the clock, Prometheus, Redis, and what several of them look at.
 
     `redis_url` is the transport's, empty when it has none; `tls` is how its certificates are
-    checked, and those of other servers too.
+    checked, and those of other servers too. `queue_name` is a queue that all replicas work on:
+    those that do divide among them what gates share; without one this replica is alone.
     """
 
     def __init__(
@@ -54,6 +68,8 @@ class GateContext:
         clock: Clock,
         redis_url: str = "",
         tls: TlsSettings | None = None,
+        metrics: Metrics | None = None,
+        queue_name: str = "",
     ) -> None:
         self.prometheus = prometheus
         self.clock = clock
@@ -62,6 +78,18 @@ class GateContext:
         self.watch = Watch()
         """The side tasks of gates."""
         self.quotas = Books(self.redis, clock=clock, watch=self.watch)
+        self.metrics = metrics or Metrics()
+        self.roll = self._roll(queue_name)
+        """Of the replicas; its `run` keeps this one on it."""
+
+    def census(self, *, shared: bool) -> Census:
+        """What a gate is divided by."""
+        return self.roll if shared and self.roll is not None else ALONE
+
+    def _roll(self, queue_name: str) -> RollCensus | None:
+        if not self.redis_url or not queue_name:
+            return None
+        return RollCensus(RedisRoll(self.redis.at(self.redis_url), queue_name), self.clock)
 
     async def run(self) -> None:
         """Run until cancelled; raises SideTaskDied when a gate's side task does."""
@@ -73,66 +101,105 @@ class GateContext:
         return Sensors(self.clock)
 
 
-def build_gate(settings: configured.GateSettings, context: GateContext, *, workers: int) -> Gate:
-    """The gate of a queue or a pool; `workers` is the size of the pool that its budget is of.
+class Spot(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a gate stands: the pool that its budget is of, and whether replicas share the gate."""
+
+    pool: str
+    workers: int
+    shared: bool = False
+
+
+def build_gate(
+    settings: configured.GateSettings,
+    context: GateContext,
+    *,
+    workers: int,
+    pool: str = "default",
+) -> Gate:
+    """The gate of a queue or a pool; its budget is of the `workers` of the pool `pool`.
 
     Raises:
-        ConfigurationError: a gate over Prometheus without a Prometheus.
+        ConfigurationError: a gate over Prometheus without a Prometheus, or over Redis without one.
     """
+    return _build(settings, context, Spot(pool=pool, workers=workers))
+
+
+def _build(settings: configured.GateSettings, context: GateContext, spot: Spot) -> Gate:
+    if settings.shared and not spot.shared:
+        spot = msgspec.structs.replace(spot, shared=True)
     match settings:
         case configured.ConstantGate():
-            return ConstantGate()
+            return _constant(context, spot)
         case configured.LocalMaxConcurrencyGate(limit=limit, gating_mode=mode):
-            return ConcurrencyGate(limit, blocking=mode is configured.GatingMode.BLOCKING)
+            blocking = mode is configured.GatingMode.BLOCKING
+            return ConcurrencyGate(
+                limit, blocking=blocking, census=context.census(shared=spot.shared)
+            )
         case configured.EndpointScrapeGate():
-            return _endpoint_scrape(settings, context, workers)
+            source = scraped.source(settings, context.sensors.http)
+            return _over_pages(settings, source, scraped.rule(settings), context, spot)
         case configured.VllmPoolGate():
-            return _vllm_pool(settings, context, workers)
+            return _vllm_pool(settings, context, spot)
         case configured.PrometheusQueryGate():
             rule = BudgetRule(fallback=settings.fallback)
-            return _over_prometheus(settings, settings.query, rule, context, workers)
+            return _over_prometheus(settings, settings.query, rule, context, spot)
         case configured.PrometheusSaturationGate():
             query, rule = saturation.query(settings), saturation.rule(settings)
-            return _over_prometheus(settings, query, rule, context, workers)
+            return _over_prometheus(settings, query, rule, context, spot)
         case configured.PrometheusBudgetGate():
-            return _prometheus_budget(settings, context, workers)
+            return _prometheus_budget(settings, context, spot)
+        case configured.RedisGate():
+            return _redis(settings, context, spot)
+        case configured.RedisLeasedRateGate():
+            return _redis_leased_rate(settings, context, spot)
         case configured.RedisQuotaGate():
             return _redis_quota(settings, context)
         case configured.CompositeGate(gates=gates):
-            return Chain([build_gate(gate, context, workers=workers) for gate in gates])
+            return Chain([_build(gate, context, spot) for gate in gates])
         case configured.WaitOnRefuseGate(gate=gate):
-            return Patience(build_gate(gate, context, workers=workers))
+            return Patience(_build(gate, context, spot))
         case configured.TierPriorityAdmissionGate(saturation_gate_params=gate):
-            inner = build_gate(gate, context, workers=workers)
-            return TierGate(inner, tier_label=settings.tier_label)
+            return TierGate(_build(gate, context, spot), tier_label=settings.tier_label)
 
 
-def _endpoint_scrape(
-    settings: configured.EndpointScrapeGate, context: GateContext, workers: int
+def _constant(context: GateContext, spot: Spot) -> Gate:
+    """One that is shared lets this replica use its part of the workers."""
+    if not spot.shared:
+        return ConstantGate()
+    census = context.census(shared=True)
+    return ConcurrencyGate(spot.workers, blocking=False, census=census, type_name="constant")
+
+
+def _over_pages(
+    settings: configured.EndpointScrapeGate | configured.VllmPoolGate,
+    source: Source,
+    rule: BudgetRule,
+    context: GateContext,
+    spot: Spot,
 ) -> Gate:
-    source = scraped.source(settings, context.sensors.http)
     return SensorGate(
         settings.type,
         context.sensors.polling(source, SCRAPE_INTERVAL),
-        scraped.rule(settings),
-        workers=workers,
+        rule,
+        workers=spot.workers,
         clock=context.clock,
+        census=context.census(shared=spot.shared),
     )
 
 
-def _vllm_pool(settings: configured.VllmPoolGate, context: GateContext, workers: int) -> Gate:
+def _vllm_pool(settings: configured.VllmPoolGate, context: GateContext, spot: Spot) -> Gate:
     rule = vllm.rule(settings)
     if settings.selector:
-        return _over_prometheus(settings, vllm.query(settings), rule, context, workers)
-    sensor = context.sensors.polling(vllm.source(settings, context.sensors.http), SCRAPE_INTERVAL)
-    return SensorGate(settings.type, sensor, rule, workers=workers, clock=context.clock)
+        return _over_prometheus(settings, vllm.query(settings), rule, context, spot)
+    source = vllm.source(settings, context.sensors.http)
+    return _over_pages(settings, source, rule, context, spot)
 
 
 def _prometheus_budget(
-    settings: configured.PrometheusBudgetGate, context: GateContext, workers: int
+    settings: configured.PrometheusBudgetGate, context: GateContext, spot: Spot
 ) -> Gate:
     query, rule = pool_budget.query(settings), pool_budget.rule(settings)
-    gate = _over_prometheus(settings, query, rule, context, workers)
+    gate = _over_prometheus(settings, query, rule, context, spot)
     _log.info(
         "prometheus_budget_gate",
         pool=settings.pool,
@@ -140,6 +207,41 @@ def _prometheus_budget(
         query=query,
     )
     return gate
+
+
+def _redis(settings: configured.RedisGate, context: GateContext, spot: Spot) -> Gate:
+    source = RedisValueSource(_redis_client(settings, context), settings.budget_key, absent=1.0)
+    return SetBudgetGate(
+        settings.type,
+        context.sensors.eager(source, BUDGET_KEY_INTERVAL),
+        workers=spot.workers,
+        clock=context.clock,
+        census=context.census(shared=spot.shared),
+    )
+
+
+def _redis_leased_rate(
+    settings: configured.RedisLeasedRateGate, context: GateContext, spot: Spot
+) -> Gate:
+    pool_id = settings.pool_id or spot.pool
+    bucket = LeasedBucket(
+        _redis_client(settings, context),
+        control_key=settings.control_key,
+        state_key=settings.bucket_key,
+        pool_id=pool_id,
+        burst=settings.burst_seconds,
+    )
+    return LeasedRateGate(
+        bucket,
+        context.metrics.drain_limit(pool_id),
+        workers=spot.workers,
+        clock=context.clock,
+        watch=context.watch,
+    )
+
+
+def _redis_client(settings: configured.RedisGateSection, context: GateContext) -> SharedClient:
+    return context.redis.at(_redis_url(settings, context))
 
 
 def _redis_quota(settings: configured.RedisQuotaGate, context: GateContext) -> Gate:
@@ -154,10 +256,10 @@ def _redis_quota(settings: configured.RedisQuotaGate, context: GateContext) -> G
     )
 
 
-def _redis_url(settings: configured.RedisQuotaGate, context: GateContext) -> str:
+def _redis_url(settings: configured.RedisGateSection, context: GateContext) -> str:
     url = settings.redis_url(context.redis_url)
     if not url:
-        message = f"is missing: {settings.type} needs a Redis, and the transport has none"
+        message = "is missing: the gate needs a Redis, and the transport has none"
         raise ConfigurationError([Problem(path="gate.url", message=message)])
     return url
 
@@ -167,7 +269,7 @@ def _over_prometheus(
     query: str,
     rule: BudgetRule,
     context: GateContext,
-    workers: int,
+    spot: Spot,
 ) -> Gate:
     prometheus = _prometheus(settings.type, context)
     source = PromqlSource(url=prometheus.url, query=query, client=context.sensors.http)
@@ -175,8 +277,9 @@ def _over_prometheus(
         settings.type,
         context.sensors.polling(source, prometheus.cache_ttl),
         rule,
-        workers=workers,
+        workers=spot.workers,
         clock=context.clock,
+        census=context.census(shared=spot.shared),
         pool="" if isinstance(settings, configured.VllmPoolGate) else settings.pool,
     )
 

@@ -15,6 +15,7 @@ from async_processor.admission.base import (
     Wait,
     WithoutLots,
 )
+from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import InFlightAllowance
 from async_processor.admission.tickets import LocalTicket
 
@@ -22,12 +23,22 @@ from async_processor.admission.tickets import LocalTicket
 class ConcurrencyGate(WithoutLots):
     """At most `limit` at once; over it a request waits (`blocking`) or is refused."""
 
-    def __init__(self, limit: int, *, blocking: bool) -> None:
-        self._limit = limit
+    def __init__(
+        self,
+        limit: int,
+        *,
+        blocking: bool,
+        census: Census = ALONE,
+        type_name: str = "local-max-concurrency",
+    ) -> None:
+        self._type = type_name
+        self._whole = limit
         self._blocking = blocking
-        self._slots = InFlightAllowance(limit)
+        self._census = census
+        self._slots = InFlightAllowance(census.portion().of(limit))
         self._held_back = 0
         self._wakes: list[Callable[[], None]] = []
+        census.subscribe(self._divide)
 
     async def start(self) -> None:
         """Nothing to start."""
@@ -36,7 +47,8 @@ class ConcurrencyGate(WithoutLots):
         """Nothing to stop."""
 
     def budget(self) -> float:
-        return self._free() / self._limit
+        """What is free of the whole limit."""
+        return self._free() / self._whole
 
     def permits(self, workers: int) -> int:
         return min(workers, self._free())
@@ -54,16 +66,21 @@ class ConcurrencyGate(WithoutLots):
 
     def state(self) -> GateState:
         return GateState(
-            type="local-max-concurrency",
+            type=self._type,
             budget=self.budget(),
             reason="" if self._free() else self._full(),
         )
 
     def _free(self) -> int:
-        return self._limit - self._slots.in_flight
+        return self._slots.available() or 0
 
     def _full(self) -> str:
-        return f"all {self._limit} slots are taken"
+        return f"all {self._slots.limit} slots are taken"
+
+    def _divide(self) -> None:
+        """Take over another portion of the limit."""
+        self._slots.limit = self._census.portion().of(self._whole)
+        self._wake()
 
     def _release(self) -> None:
         self._slots.give_back()

@@ -11,6 +11,8 @@ import math
 from collections import deque
 from typing import Final
 
+from async_processor.admission.census import Portion
+
 _ONE: Final = 1 << 32
 """One start, in parts: whole numbers, so that fractions add up without drift."""
 
@@ -103,3 +105,13 @@ def in_flight_limit(budget: float, workers: int) -> int | None:
 def start_limit(budget: float, slots: float) -> float | None:
     """How many of `slots` a budget in [0, 1] lets start per reading; None: it sets no limit."""
     return None if budget >= 1 else budget * slots
+
+
+def own_starts(starts: float | None, portion: Portion, workers: int) -> float | None:
+    """One replica's part of the starts; the parts of all replicas add up exactly.
+
+    Any number of starts (None) is divided as so many as there are workers.
+    """
+    if portion.is_whole:
+        return starts
+    return portion.of(round((workers if starts is None else starts) * _ONE)) / _ONE

@@ -22,7 +22,8 @@ from async_processor.admission.base import (
     Verdict,
     WithoutLots,
 )
-from async_processor.admission.limits import StartAllowance, start_limit
+from async_processor.admission.census import ALONE, Census
+from async_processor.admission.limits import StartAllowance, own_starts, start_limit
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.sensors.base import Observation, Reading, Sensor, Unreadable
@@ -50,7 +51,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         return room - self.threshold if room > self.threshold else 0.0
 
     def starts(self, reading: Reading, workers: int) -> float | None:
-        """How many may start on this reading; None: any number."""
+        """How many may start on this reading, in all replicas that share it; None: any number."""
         budget = self.budget(self.room(reading.value))
         if self.counted and reading.capacity is not None:
             return budget * reading.capacity
@@ -73,6 +74,7 @@ class SensorGate(WithoutLots):
         workers: int,
         clock: Clock,
         pool: str = "",
+        census: Census = ALONE,
     ) -> None:
         self._type = type_name
         self._sensor = sensor
@@ -80,6 +82,8 @@ class SensorGate(WithoutLots):
         self._workers = workers
         self._clock = clock
         self._pool = pool
+        self._census = census
+        self._portion = census.portion()
         self._allowance = StartAllowance()
         self._seen: Observation | None = None
         self._reading: Reading | None = None
@@ -87,6 +91,7 @@ class SensorGate(WithoutLots):
         self._held_back = 0
         self._wakes: list[Callable[[], None]] = []
         sensor.subscribe(self._observed)
+        census.subscribe(self._observed)
 
     async def start(self) -> None:
         await self._sensor.start()
@@ -95,6 +100,9 @@ class SensorGate(WithoutLots):
         """The sensor may be others' too: whoever made it stops it."""
 
     def budget(self) -> float:
+        return self._census.portion().of_budget(self._whole_budget())
+
+    def _whole_budget(self) -> float:
         match self._look():
             case Reading(value=value):
                 return self._rule.budget(self._rule.room(value))
@@ -135,10 +143,10 @@ class SensorGate(WithoutLots):
         )
 
     def _look(self) -> Observation | None:
-        """The sensor's latest; a new one renews the allowance."""
-        latest = self._sensor.latest()
-        if latest is not self._seen:
-            self._seen = latest
+        """The sensor's latest; a new one, or another portion of it, renews the allowance."""
+        latest, portion = self._sensor.latest(), self._census.portion()
+        if latest is not self._seen or portion != self._portion:
+            self._seen, self._portion = latest, portion
             self._renew(latest)
         return latest
 
@@ -146,12 +154,16 @@ class SensorGate(WithoutLots):
         match latest:
             case Reading(taken_at=taken_at):
                 self._reading = latest
-                self._allowance.renew(self._rule.starts(latest, self._workers), taken_at=taken_at)
+                self._allow(self._rule.starts(latest, self._workers), taken_at)
             case Unreadable(noticed_at=noticed_at):
                 starts = start_limit(self._rule.fallback, self._workers)
-                self._allowance.renew(starts, taken_at=noticed_at)
+                self._allow(starts, noticed_at)
             case None:
                 pass
+
+    def _allow(self, starts: float | None, taken_at: float) -> None:
+        own = own_starts(starts, self._portion, self._workers)
+        self._allowance.renew(own, taken_at=taken_at)
 
     def _observed(self) -> None:
         self._look()

@@ -13,6 +13,7 @@ from async_processor.admission.settings import (
     PrometheusBudgetGate,
     PrometheusSaturationGate,
     QuotaMode,
+    RedisLeasedRateGate,
     RedisQuotaGate,
     TierPriorityAdmissionGate,
     WaitOnRefuseGate,
@@ -27,6 +28,7 @@ _Placed = tuple[str, GateSettings, PoolSettings]
 def gate_warnings(settings: Settings) -> Iterator[Problem]:
     """Of every gate, also those that others are made of."""
     for path, gate, pool in _gates(settings):
+        yield from _needless_sharing(path, gate)
         match gate:
             case LocalMaxConcurrencyGate(limit=limit) if limit > pool.workers:
                 message = (
@@ -50,6 +52,12 @@ def gate_warnings(settings: Settings) -> Iterator[Problem]:
                 yield from _quota_warnings(path, gate, pool)
             case _:
                 pass
+
+
+def _needless_sharing(path: str, gate: GateSettings) -> Iterator[Problem]:
+    if gate.shared and isinstance(gate, RedisLeasedRateGate | RedisQuotaGate):
+        message = "true changes nothing: all replicas count together in Redis already"
+        yield Problem(path=f"{path}.shared", message=message)
 
 
 def _quota_warnings(path: str, gate: RedisQuotaGate, pool: PoolSettings) -> Iterator[Problem]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from async_processor.admission import settings as gates
 from async_processor.config.places import Place, find
 from async_processor.config.settings import TRANSPORTS_NOT_YET
 from async_processor.errors import Problem
@@ -21,8 +20,6 @@ SHOWN_LENGTH: Final = 80
 _NOT_AVAILABLE: Final = "is not available in this version"
 _PLANNED_TYPES: Final[Mapping[str, frozenset[str]]] = {
     "transport": TRANSPORTS_NOT_YET,
-    "gate": gates.NOT_YET,
-    "gates": gates.NOT_YET,
 }
 """By the key that the choice stands under."""
 _REFUSED_TYPES: Final = {

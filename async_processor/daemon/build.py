@@ -101,11 +101,12 @@ def build(
     A transport or an engine given here is used instead of the configured one.
     """
     transport = transport or build_transport(settings)
+    metrics = Metrics()
     shared = Shared(
         transport=transport,
         engine=engine or build_engine(settings, transport),
-        gates=_gate_context(settings, transport),
-        metrics=Metrics(),
+        gates=_gate_context(settings, transport, metrics),
+        metrics=metrics,
         holdings=Holdings(),
         readiness=Readiness(),
         suspects=Suspects(),
@@ -145,12 +146,18 @@ def build_transport(settings: Settings) -> Transport:
     return MemoryTransport(settings.transport)
 
 
-def _gate_context(settings: Settings, transport: Transport) -> GateContext:
+def _gate_context(settings: Settings, transport: Transport, metrics: Metrics) -> GateContext:
+    """Replicas of one deployment share a configuration, and so its first queue."""
     broker, clock = settings.transport, transport.clock
     if not isinstance(broker, RedisTransport):
-        return GateContext(prometheus=settings.prometheus, clock=clock)
+        return GateContext(prometheus=settings.prometheus, clock=clock, metrics=metrics)
     return GateContext(
-        prometheus=settings.prometheus, clock=clock, redis_url=broker.url, tls=broker.tls
+        prometheus=settings.prometheus,
+        clock=clock,
+        redis_url=broker.url,
+        tls=broker.tls,
+        metrics=metrics,
+        queue_name=settings.queues[0].queue_name,
     )
 
 

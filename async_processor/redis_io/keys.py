@@ -54,6 +54,11 @@ def lot_key(queue_name: str, lot: str) -> str:
     return f"{private_prefix(queue_name)}:lot:{lot}"
 
 
+def replicas_key(queue_name: str) -> str:
+    """The roll of the replicas that work on a queue."""
+    return f"{private_prefix(queue_name)}:replicas"
+
+
 class QuotaKeys(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of the tenants of one quota, all of it in one hash slot.
 

@@ -9,6 +9,7 @@ comes back is seen within an interval.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from typing import Final
@@ -32,6 +33,12 @@ JITTER: Final = 0.1
 SHORTEST_TIMEOUT: Final = 1.0
 LONGEST_TIMEOUT: Final = 10.0
 """Seconds for one look; between them it is as long as the interval."""
+
+EAGER_SECONDS: Final = 1.5
+"""A sensor that has not been asked for so long is not needed now; who waits asks every second."""
+
+IDLE_INTERVAL: Final = 0.5
+"""Seconds between two looks of an eager sensor that nobody asks."""
 
 _log = get_logger(__name__)
 
@@ -122,3 +129,25 @@ class PollingSensor:
             _log.warning("source_unreadable", sensor=self.source.name, reason=self._latest.reason)
         elif isinstance(before, Unreadable):
             _log.info("source_readable", sensor=self.source.name)
+
+
+class EagerSensor(PollingSensor):
+    """Reads every `interval` seconds while somebody asks for it, and seldom otherwise.
+
+    For sources that must be heard at once when it matters and are not worth their price when not.
+    """
+
+    def __init__(self, source: Source, *, interval: float, clock: Clock, watch: Watch) -> None:
+        super().__init__(source, interval=interval, clock=clock, watch=watch)
+        self._asked_at = -math.inf
+        self._looked_at = -math.inf
+
+    def ask(self) -> None:
+        """Somebody has work that waits for the next reading."""
+        self._asked_at = self._clock.monotonic()
+
+    async def _look(self, asked_at: float) -> None:
+        wanted = asked_at - self._asked_at < EAGER_SECONDS
+        if wanted or asked_at - self._looked_at >= IDLE_INTERVAL:
+            self._looked_at = asked_at
+            await super()._look(asked_at)

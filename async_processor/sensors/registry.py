@@ -9,7 +9,7 @@ import httpx
 from async_processor.clock import Clock
 from async_processor.lifecycle import Watch
 from async_processor.sensors.base import Sensor, Source
-from async_processor.sensors.polling import PollingSensor
+from async_processor.sensors.polling import EagerSensor, PollingSensor
 
 
 class Sensors:
@@ -23,6 +23,7 @@ class Sensors:
         self._clock = clock
         self._watch = Watch()
         self._polling: dict[tuple[Source, float], PollingSensor] = {}
+        self._eager: dict[tuple[Source, float], EagerSensor] = {}
 
     @cached_property
     def http(self) -> httpx.AsyncClient:
@@ -38,12 +39,21 @@ class Sensors:
             )
         return self._polling[key]
 
+    def eager(self, source: Source, interval: float) -> EagerSensor:
+        """The sensor that reads `source` every `interval` seconds while it is asked to."""
+        key = (source, interval)
+        if key not in self._eager:
+            self._eager[key] = EagerSensor(
+                source, interval=interval, clock=self._clock, watch=self._watch
+            )
+        return self._eager[key]
+
     async def start(self) -> None:
-        for sensor in self._polling.values():
+        for sensor in (*self._polling.values(), *self._eager.values()):
             await sensor.start()
 
     async def stop(self) -> None:
-        for sensor in self._polling.values():
+        for sensor in (*self._polling.values(), *self._eager.values()):
             await sensor.stop()
         if "http" in self.__dict__:
             await self.http.aclose()

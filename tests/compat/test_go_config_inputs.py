@@ -21,6 +21,8 @@ from async_processor.admission.settings import (
     PrometheusBudgetGate,
     PrometheusSaturationGate,
     QuotaMode,
+    RedisGate,
+    RedisLeasedRateGate,
     RedisQuotaGate,
     TierPriorityAdmissionGate,
     WaitOnRefuseGate,
@@ -145,6 +147,21 @@ def test_a_budget_gate_is_read_from_texts_and_numbers() -> None:
     settings = sorted_set("--prometheus-url=http://p", queue=queue).settings
     assert settings.queues[0].gate == PrometheusBudgetGate(
         pool="p", max_concurrency=40, baseline=0.1, fallback=0.25
+    )
+
+
+def test_gates_over_redis_are_read_from_texts_and_numbers() -> None:
+    budget = {"gate_type": "redis", "gate_params": {"address": "r:6379", "budget_key": "k"}}
+    rate = {
+        "gate_type": "redis-leased-rate",
+        "gate_params": {"address": "r:6379", "control_key": "c", "burst_seconds": "0.5"},
+    }
+    both = {"gate_type": "composite", "gate_params": {"gates": json.dumps([budget, rate])}}
+    assert sorted_set(queue=both).settings.queues[0].gate == CompositeGate(
+        gates=(
+            RedisGate(address="r:6379", budget_key="k"),
+            RedisLeasedRateGate(address="r:6379", control_key="c", burst_seconds=0.5),
+        )
     )
 
 
@@ -328,7 +345,7 @@ def test_transports_of_later_versions_are_not_called_unknown(argv: list[str]) ->
 def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text('{"type": "tier-priority", "parameters": {"lane_objektives": {}}}')
-    quota = {"address": "r:6379", "limit": "100", "shared": "true"}
+    quota = {"address": "r:6379", "limit": "100", "share": "true"}
     nested = [{"gate_type": "redis-quota", "gate_params": quota}]
     assert document_problems(
         "--transform-config-file=t.json",
@@ -341,7 +358,7 @@ def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path:
             "gate_params": {"gates": json.dumps(nested)},
         },
     ) == [
-        "transport.queues[0].gate.gates[0].shared: is not available in this version",
+        "transport.queues[0].gate.gates[0].share: unknown key; did you mean 'shared'?",
         "transport.queues[0].igw: unknown key; did you mean 'igw_base_url'?",
         "transport.mode: is not available in this version",
         "transport.polls: unknown key; known: " + known_transport_keys(),

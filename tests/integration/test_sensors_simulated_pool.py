@@ -204,7 +204,7 @@ async def test_a_pod_that_prometheus_cannot_scrape_counts_as_full(bench: Bench) 
     await unreadable(gate, "the query gives no sample")
 
 
-async def test_prometheus_down_slow_and_back_and_a_pool_that_is_gone(bench: Bench) -> None:
+async def test_prometheus_down_slow_and_back(bench: Bench) -> None:
     gates = [await bench.gate(settings) for settings in GATES.values()]
 
     async def all_are_unreadable(why: str) -> None:
@@ -224,8 +224,15 @@ async def test_prometheus_down_slow_and_back_and_a_pool_that_is_gone(bench: Benc
     await all_are_unreadable(bench.prometheus.url)
     await asyncio.to_thread(bench.prometheus.start)
     await all_are_back()
+
+
+async def test_a_pool_that_is_gone_leaves_no_stale_value_behind(bench: Bench) -> None:
+    gates = [await bench.gate(settings) for settings in GATES.values()]
+    for gate in gates:
+        await has(gate, lambda state: state.available)
     await bench.pool.stop()
-    await all_are_unreadable("the query gives no sample")  # and no stale value is left
+    for gate in gates:
+        await unreadable(gate, "the query gives no sample")
 
 
 async def test_html_in_the_place_of_prometheus() -> None:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from async_processor.admission.settings import (
-    NOT_YET,
     ConstantGate,
     EndpointScrapeGate,
     GateSettings,
@@ -138,14 +137,6 @@ def test_a_mistake_is_one_line_with_path_value_and_rule(mistake: dict[str, str])
     assert problems(mistake["file"]) == [expected]
 
 
-@pytest.mark.parametrize("gate", sorted(NOT_YET))
-def test_gates_of_later_versions_are_not_called_unknown(gate: str) -> None:
-    (problem,) = problems(with_gate(f"{{type: {gate}}}"))
-    assert problem.startswith(
-        f"transport.queues[0].gate.type: {gate!r} is not available in this version"
-    )
-
-
 def test_all_mistakes_are_found_in_one_go() -> None:
     found = problems(
         """
@@ -216,6 +207,13 @@ def test_a_file_is_loaded(tmp_path: Path) -> None:
         (
             "worker_pools: [{workers: 2, gate: {type: local-max-concurrency, limit: 3}}]",
             "worker_pools[0].gate.limit: 3 can't be reached: the pool 'default' has 2 workers",
+        ),
+        (
+            "worker_pools: [{gate: {type: redis-leased-rate, control_key: k, shared: true}}]",
+            (
+                "worker_pools[0].gate.shared: true changes nothing: all replicas count together "
+                "in Redis already"
+            ),
         ),
     ],
 )

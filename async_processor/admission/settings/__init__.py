@@ -1,11 +1,11 @@
 """The gates that a configuration can name, one model per type, and the gates made of others.
 
-To add a gate: write its model, add it to `GateSettings`, take its name out of `NOT_YET`.
+To add a gate: write its model, add it to `GateSettings`, and say in `build.py` what is made of it.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.json_schema import WithJsonSchema
@@ -22,12 +22,17 @@ from async_processor.admission.settings.prometheus import (
     PrometheusQueryGate,
     PrometheusSaturationGate,
 )
-from async_processor.admission.settings.redis import QuotaMode, RedisGateSection, RedisQuotaGate
+from async_processor.admission.settings.redis import (
+    QuotaMode,
+    RedisGate,
+    RedisGateSection,
+    RedisLeasedRateGate,
+    RedisQuotaGate,
+)
 from async_processor.admission.settings.section import GateSection, GatingMode
 from async_processor.fields import NonEmpty
 
 __all__ = [
-    "NOT_YET",
     "CompositeGate",
     "ConstantGate",
     "EndpointScrapeGate",
@@ -39,7 +44,9 @@ __all__ = [
     "PrometheusQueryGate",
     "PrometheusSaturationGate",
     "QuotaMode",
+    "RedisGate",
     "RedisGateSection",
+    "RedisLeasedRateGate",
     "RedisQuotaGate",
     "ScrapeAdmission",
     "TierPriorityAdmissionGate",
@@ -47,9 +54,6 @@ __all__ = [
     "VllmPoolGate",
     "WaitOnRefuseGate",
 ]
-
-NOT_YET: Final = frozenset({"redis", "redis-leased-rate"})
-"""Gate types that a configuration may rightly name and that this version cannot build."""
 
 
 class CompositeGate(GateSection):
@@ -103,6 +107,8 @@ GateSettings = Annotated[
     | PrometheusQueryGate
     | PrometheusSaturationGate
     | PrometheusBudgetGate
+    | RedisGate
+    | RedisLeasedRateGate
     | RedisQuotaGate
     | CompositeGate
     | WaitOnRefuseGate

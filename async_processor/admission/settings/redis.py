@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from async_processor.admission.settings.section import GateSection, GatingMode
-from async_processor.fields import Count, NonEmpty, PositiveDuration, RedisUrl
+from async_processor.fields import Count, NonEmpty, Positive, PositiveDuration, RedisUrl
 
 
 class QuotaMode(StrEnum):
@@ -35,6 +35,35 @@ class RedisGateSection(GateSection):
     def redis_url(self, default: str) -> str:
         """Where the Redis is; `default` is the transport's URL, empty without one."""
         return self.url or (f"redis://{self.address}" if self.address else default)
+
+
+class RedisGate(RedisGateSection):
+    """The budget is what somebody writes into a key."""
+
+    type: Literal["redis"] = "redis"
+    """The budget is what somebody writes into a key."""
+    budget_key: NonEmpty = "dispatch-gate-budget"
+    """The key with the budget in [0, 1]; not set: open, not a number: closed."""
+
+
+class RedisLeasedRateGate(RedisGateSection):
+    """At most as many starts a second as a planner leases to all replicas together."""
+
+    type: Literal["redis-leased-rate"] = "redis-leased-rate"
+    """At most as many starts a second as a planner leases to all replicas together."""
+    control_key: NonEmpty
+    """The hash that the planner writes."""
+    state_key: str = ""
+    """The hash that keeps the bucket; default: the control_key and :state."""
+    pool_id: str = ""
+    """The pool that the lease must be for; default: the worker pool's id."""
+    burst_seconds: Positive = 1.0
+    """For how many seconds of the rate idleness is made up for."""
+
+    @property
+    def bucket_key(self) -> str:
+        """Where the bucket is kept."""
+        return self.state_key or f"{self.control_key}:state"
 
 
 def _without_braces(prefix: Any) -> Any:

@@ -21,4 +21,6 @@ class GateSection(Section):
     """What all gates have in common: a parameter may be a number where a text is meant."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(coerce_numbers_to_str=True)
-    planned: ClassVar[frozenset[str]] = frozenset({"shared"})
+
+    shared: bool = False
+    """The replicas that live divide the budget, limit or rate among them."""

@@ -1,0 +1,171 @@
+"""The roll of the replicas on a real Redis: ranks that differ, a dead one that is gone after its
+lease, one that stops and leaves at once, and nothing left when nobody is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from async_processor.admission import census
+from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.settings import LocalMaxConcurrencyGate
+from async_processor.clock import SystemClock
+from async_processor.fields import TlsSettings
+from async_processor.redis_io import roll
+from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.connect import open_client
+from async_processor.redis_io.roll import RedisRoll
+from async_processor.redis_io.shared import SharedClients
+from async_processor.testing.eventually import eventually, until
+from async_processor.testing.servers import RedisServer
+
+QUEUE = "request-sortedset"
+KEY = f"{{{QUEUE}}}:replicas"
+
+
+@pytest.fixture
+async def client(redis_url: str) -> AsyncIterator[RedisClient]:
+    client = open_client(redis_url)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[SharedClients]:
+    clients = SharedClients(tls=TlsSettings(), clock=SystemClock())
+    yield clients
+    await clients.stop()
+
+
+async def test_ranks_differ_and_stay(redis_url: str, clients: SharedClients) -> None:
+    rolls = [RedisRoll(clients.at(redis_url), QUEUE) for _ in range(5)]
+    for each in rolls:
+        await each.renew()
+    for _ in range(2):
+        seen = [await each.renew() for each in rolls]
+        assert sorted(seen) == [(5, rank) for rank in range(5)]
+        assert seen == [await each.renew() for each in rolls]
+
+
+async def test_who_leaves_is_gone_and_the_last_leaves_nothing(
+    redis_url: str, clients: SharedClients, client: RedisClient
+) -> None:
+    one, other = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(2))
+    await one.renew()
+    assert (await other.renew())[0] == 2
+    await one.leave()
+    assert await other.renew() == (1, 0)
+    assert await client.execute("KEYS", "*") == [KEY.encode()]
+    await other.leave()
+    await other.leave()
+    assert await client.execute("KEYS", "*") == []
+
+
+async def test_the_dead_are_gone_after_their_lease(
+    redis_url: str, clients: SharedClients, client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roll, "LEASE_SECONDS", 0.5)
+    dead, alive = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(2))
+    await dead.renew()
+    assert (await alive.renew())[0] == 2
+
+    async def alone() -> bool:
+        return await alive.renew() == (1, 0)
+
+    await eventually(alone)
+
+    async def forgotten() -> bool:
+        return not await client.execute("EXISTS", KEY)
+
+    await eventually(forgotten)  # also when all of them die
+
+
+class Replica:
+    """A process with a gate that is shared, as far as gates go."""
+
+    def __init__(self, url: str) -> None:
+        self.context = GateContext(
+            prometheus=None, clock=SystemClock(), redis_url=url, queue_name=QUEUE
+        )
+        self.gate = build_gate(
+            LocalMaxConcurrencyGate(limit=10, shared=True), self.context, workers=16
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def share(self) -> int:
+        return self.gate.permits(16)
+
+    async def start(self) -> None:
+        assert self.context.roll is not None
+        self._task = asyncio.create_task(self.context.roll.run())
+        await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def close(self) -> None:
+        await self.stop()
+        await self.context.redis.stop()
+
+
+@pytest.fixture
+async def replicas(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[list[Replica]]:
+    monkeypatch.setattr(census, "RENEW_SECONDS", 0.2)
+    monkeypatch.setattr(census, "JOIN_SECONDS", 0.4)
+    async with AsyncExitStack() as stack:
+        three = [Replica(redis_server.url) for _ in range(3)]
+        for replica in three:
+            stack.push_async_callback(replica.close)
+        yield three
+
+
+async def test_replicas_come_and_go_and_the_shares_add_up(replicas: list[Replica]) -> None:
+    one, *others = replicas
+    await one.start()
+    assert one.share == 0  # not known yet
+    await until(lambda: one.share == 10)
+    for other in others:
+        await other.start()
+        assert other.share == 0
+    await until(lambda: sorted(each.share for each in replicas) == [3, 3, 4])
+    await one.stop()
+    await until(lambda: sorted(each.share for each in others) == [5, 5])
+    await others[0].stop()
+    await until(lambda: others[1].share == 10)
+
+
+async def test_while_replicas_join_they_never_have_more_than_the_whole(
+    replicas: list[Replica],
+) -> None:
+    await replicas[0].start()
+    await until(lambda: replicas[0].share == 10)
+    most = 0
+    for replica in replicas[1:]:
+        await replica.start()
+    while sorted(each.share for each in replicas) != [3, 3, 4]:
+        most = max(most, sum(each.share for each in replicas))
+        await asyncio.sleep(0.005)
+    assert most <= 10
+
+
+async def test_a_redis_that_is_away_leaves_the_shares_as_they_were(
+    replicas: list[Replica], redis_server: RedisServer
+) -> None:
+    for replica in replicas:
+        await replica.start()
+    await until(lambda: sorted(each.share for each in replicas) == [3, 3, 4])
+    before = [each.share for each in replicas]
+    redis_server.kill()
+    await asyncio.sleep(1)
+    assert [each.share for each in replicas] == before
+    await asyncio.to_thread(redis_server.start)
+    await until(lambda: sorted(each.share for each in replicas) == [3, 3, 4])

@@ -1,0 +1,305 @@
+"""What replicas divide among them: portions add up to the whole exactly, whoever joins takes
+nothing too soon, and whoever cannot read the roll takes no more than before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from async_processor.admission.base import Continue, Gate
+from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.census import (
+    JOIN_SECONDS,
+    NOTHING,
+    RENEW_SECONDS,
+    WHOLE,
+    Census,
+    Portion,
+    RollCensus,
+)
+from async_processor.admission.concurrency import ConcurrencyGate
+from async_processor.admission.limits import StartAllowance, own_starts
+from async_processor.admission.sensor_gate import BudgetRule, SensorGate
+from async_processor.admission.set_budget import SetBudgetGate
+from async_processor.admission.settings import (
+    CompositeGate,
+    ConstantGate,
+    LocalMaxConcurrencyGate,
+    WaitOnRefuseGate,
+)
+from async_processor.errors import BrokerUnavailable
+from async_processor.sensors.base import Observation, Reading
+from async_processor.testing.candidates import CANDIDATE
+from async_processor.testing.clock import ManualClock
+
+
+def portions(replicas: int) -> list[Portion]:
+    return [Portion(replicas=replicas, rank=rank) for rank in range(replicas)]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 50))
+def test_portions_add_up_to_the_whole_and_differ_by_one_at_most(whole: int, replicas: int) -> None:
+    shares = [portion.of(whole) for portion in portions(replicas)]
+    assert sum(shares) == whole
+    assert max(shares) - min(shares) <= 1
+    assert shares == sorted(shares, reverse=True)
+
+
+@given(st.floats(0, 500), st.integers(1, 9))
+def test_starts_add_up_over_replicas_and_readings(starts: float, replicas: int) -> None:
+    readings, alone, started = 20, StartAllowance(), 0
+    together = [StartAllowance() for _ in range(replicas)]
+
+    def all_that_may(allowance: StartAllowance, now: float) -> int:
+        count = 0
+        while count < 600 and allowance.take(now):
+            count += 1
+        return count
+
+    wanted = 0
+    for reading in range(readings):
+        alone.renew(starts, taken_at=reading)
+        wanted += all_that_may(alone, reading)
+        for allowance, portion in zip(together, portions(replicas), strict=True):
+            allowance.renew(own_starts(starts, portion, 64), taken_at=reading)
+            started += all_that_may(allowance, reading)
+    assert wanted - replicas <= started <= wanted  # each keeps a fraction of a start
+
+
+def test_any_number_of_starts_is_divided_as_the_workers_are() -> None:
+    assert own_starts(None, WHOLE, 8) is None
+    assert [own_starts(None, portion, 9) for portion in portions(2)] == [4.5, 4.5]
+    assert own_starts(None, NOTHING, 9) == 0
+    assert (NOTHING.of(9), NOTHING.of_budget(1.0)) == (0, 0.0)
+
+
+class Paper:
+    """A roll that a test writes."""
+
+    def __init__(self) -> None:
+        self.says: tuple[int, int] | Exception = (1, 0)
+        self.renewed = 0
+        self.left = 0
+
+    async def renew(self) -> tuple[int, int]:
+        self.renewed += 1
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+    async def leave(self) -> None:
+        self.left += 1
+        if isinstance(self.says, Exception):
+            raise self.says
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.roll = Paper()
+        self.census = RollCensus(self.roll, self.clock)
+        self.seen: list[Portion] = []
+        self.census.subscribe(lambda: self.seen.append(self.census.portion()))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.census.run())
+        await self.clock.advance(0)
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_who_is_alone_has_everything_at_once() -> None:
+    bench = Bench()
+    async with bench.running():
+        assert bench.census.portion() == WHOLE
+        assert bench.seen == [NOTHING, WHOLE]
+
+
+async def test_who_joins_takes_nothing_until_the_others_have_noticed() -> None:
+    bench = Bench()
+    bench.roll.says = (3, 1)
+    async with bench.running():
+        assert bench.census.portion() == NOTHING
+        await bench.clock.advance(JOIN_SECONDS - 0.01)
+        assert bench.census.portion() == NOTHING
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.portion() == Portion(replicas=3, rank=1)
+
+
+async def test_who_is_there_notices_at_the_next_look_who_joins_and_who_is_gone() -> None:
+    bench = Bench()
+    async with bench.running():
+        bench.roll.says = (2, 0)
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.portion() == Portion(replicas=2, rank=0)
+        bench.roll.says = (1, 0)
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.portion() == WHOLE
+
+
+async def test_an_unreadable_roll_leaves_the_portion_as_it_was() -> None:
+    bench = Bench()
+    async with bench.running():
+        bench.roll.says = (4, 2)
+        await bench.clock.advance(RENEW_SECONDS)
+        bench.roll.says = BrokerUnavailable("gone")
+        await bench.clock.advance(20 * RENEW_SECONDS)
+        assert bench.census.portion() == Portion(replicas=4, rank=2)
+
+
+async def test_a_roll_that_was_never_readable_gives_nothing() -> None:
+    bench = Bench()
+    bench.roll.says = BrokerUnavailable("gone")
+    async with bench.running():
+        await bench.clock.advance(20 * RENEW_SECONDS)
+        assert bench.census.portion() == NOTHING
+    assert bench.roll.left == 1  # and a roll that cannot be reached does not keep it
+
+
+async def test_who_stops_leaves_at_once() -> None:
+    bench = Bench()
+    async with bench.running():
+        assert bench.roll.left == 0
+    assert bench.roll.left == 1
+
+
+async def test_without_a_gate_that_is_shared_nothing_is_asked() -> None:
+    roll, clock = Paper(), ManualClock()
+    task = asyncio.create_task(RollCensus(roll, clock).run())
+    await clock.advance(60)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (roll.renewed, roll.left) == (0, 0)
+
+
+async def test_who_only_looks_is_no_replica_and_sees_the_whole() -> None:
+    bench = Bench()
+    assert bench.census.portion() == WHOLE
+    assert bench.roll.renewed == 0
+
+
+class Fixed:
+    """A census that a test sets."""
+
+    def __init__(self, portion: Portion) -> None:
+        self._portion = portion
+        self._changed: list[Callable[[], None]] = []
+
+    def portion(self) -> Portion:
+        return self._portion
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        self._changed.append(changed)
+
+    def set(self, portion: Portion) -> None:
+        self._portion = portion
+        for changed in self._changed:
+            changed()
+
+
+class Dial:
+    """A sensor with one reading."""
+
+    def __init__(self, value: float) -> None:
+        self._reading = Reading(value=value, taken_at=0.0)
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    def ask(self) -> None:
+        pass
+
+    def latest(self) -> Observation:
+        return self._reading
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        pass
+
+
+def by_reading(value: float, census: Census) -> SensorGate:
+    clock, rule = ManualClock(), BudgetRule()
+    return SensorGate("t", Dial(value), rule, workers=10, clock=clock, census=census)
+
+
+def by_key(value: float, census: Census) -> SetBudgetGate:
+    return SetBudgetGate("t", Dial(value), workers=10, clock=ManualClock(), census=census)
+
+
+def by_limit(value: float, census: Census) -> ConcurrencyGate:
+    return ConcurrencyGate(round(10 * value), blocking=False, census=census)
+
+
+async def started(gate: Gate, demand: int = 100) -> int:
+    verdicts = [await gate.admit(CANDIDATE) for _ in range(demand)]
+    return sum(isinstance(verdict, Continue) for verdict in verdicts)
+
+
+@pytest.mark.parametrize("make", [by_reading, by_key, by_limit])
+@pytest.mark.parametrize(("replicas", "value", "whole"), [(2, 0.8, 8), (4, 0.8, 8), (2, 1.0, 10)])
+async def test_what_gates_of_all_replicas_let_start_adds_up_to_the_whole(
+    make: Callable[[float, Census], Gate], replicas: int, value: float, whole: int
+) -> None:
+    gates = [make(value, Fixed(portion)) for portion in portions(replicas)]
+    assert sum(gate.permits(10) for gate in gates) == whole
+    assert sum([await started(gate) for gate in gates]) == whole
+
+
+@pytest.mark.parametrize("make", [by_key, by_limit])
+async def test_what_cannot_be_divided_goes_to_the_first(
+    make: Callable[[float, Census], Gate],
+) -> None:
+    gates = [make(0.8, Fixed(portion)) for portion in portions(3)]
+    assert [gate.permits(10) for gate in gates] == [3, 3, 2]
+
+
+@pytest.mark.parametrize("make", [by_reading, by_key, by_limit])
+async def test_another_portion_counts_at_once_and_wakes(
+    make: Callable[[float, Census], Gate],
+) -> None:
+    census = Fixed(NOTHING)
+    gate = make(0.8, census)
+    woken: list[int] = []
+    gate.subscribe(lambda: woken.append(gate.permits(10)))
+    assert (gate.permits(10), gate.budget()) == (0, 0.0)
+    census.set(Portion(replicas=2, rank=0))
+    assert gate.permits(10) == 4
+    census.set(WHOLE)
+    assert gate.permits(10) == 8
+    assert woken == [4, 8]
+
+
+async def test_the_budget_shown_is_the_replicas_own() -> None:
+    half = Fixed(Portion(replicas=2, rank=1))
+    assert by_reading(0.8, half).budget() == pytest.approx(0.4)
+    assert by_key(0.8, half).budget() == pytest.approx(0.4)
+
+
+def test_gates_of_gates_share_what_is_in_them() -> None:
+    context = GateContext(
+        prometheus=None, clock=ManualClock(), redis_url="redis://nowhere", queue_name="q"
+    )
+    assert context.roll is not None
+    context.roll._portion = Portion(replicas=2, rank=1)
+    inner = (LocalMaxConcurrencyGate(limit=5), ConstantGate())
+    shared = WaitOnRefuseGate(gate=CompositeGate(gates=inner), shared=True)
+    assert build_gate(shared, context, workers=8).permits(8) == 2
+    assert build_gate(ConstantGate(shared=True), context, workers=9).permits(9) == 4
+    own = CompositeGate(gates=(LocalMaxConcurrencyGate(limit=5, shared=True), ConstantGate()))
+    assert build_gate(own, context, workers=8).permits(8) == 2
+    assert build_gate(CompositeGate(gates=inner), context, workers=8).permits(8) == 5
+
+
+def test_a_replica_without_a_roll_is_alone() -> None:
+    context = GateContext(prometheus=None, clock=ManualClock())
+    gate = build_gate(LocalMaxConcurrencyGate(limit=5, shared=True), context, workers=8)
+    assert gate.permits(8) == 5
