@@ -91,7 +91,7 @@ class Pool:
         """
         bid = Bid(queue, want)
         self._bids.append(bid)
-        self._offer()
+        self._hear_bids()
         try:
             async with asyncio.timeout(patience):
                 return await bid.seats

@@ -1,0 +1,128 @@
+"""Seats that come before slots: turns go by the lanes, and overflow may be looked at again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from async_processor.admission.base import Classification, Gate
+from async_processor.admission.constant import ConstantGate
+from async_processor.clock import SystemClock
+from async_processor.dispatch.merge.base import Ready
+from async_processor.dispatch.merge.tier_priority import TierPriority
+from async_processor.dispatch.pool import Pool
+from async_processor.dispatch.seat import Seat
+from async_processor.dispatch.second_look import SecondLook
+from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.telemetry.metrics import Metrics
+from async_processor.wire.request import Request
+
+QUEUE = QueueSettings(queue_name="q", igw_base_url="http://x", labels={"tier": "batch"})
+
+
+class Bell:
+    """The one thing that a second look wants of a gate."""
+
+    def __init__(self) -> None:
+        self.ring: Callable[[str], None] = lambda lot: None
+
+    def on_room(self, recall: Callable[[str], None]) -> None:
+        self.ring = recall
+
+
+def pool(workers: int) -> Pool:
+    return Pool(
+        PoolSettings(workers=workers),
+        ConstantGate(),
+        TierPriority(workers=workers, tier_label="tier"),
+        Metrics().pool("default"),
+        SystemClock(),
+    )
+
+
+def ready(classification: Classification, deadline: float = 10.0) -> Ready:
+    request = Request(id="r", deadline=deadline, payload=b"{}")
+    return Ready(queue=QUEUE, request=request, since=0.0, classification=classification, lot="lot")
+
+
+async def seat(of: Pool) -> Seat:
+    (granted,) = await of.acquire(QUEUE, 1, 5.0)
+    return granted
+
+
+async def busy(of: Pool) -> Seat:
+    """A seat that has taken a slot."""
+    taken = await seat(of)
+    assert await taken.wait_for_turn(ready(Classification.OVERFLOW), 5.0) is None
+    assert taken.has_slot
+    taken.dispatched()
+    return taken
+
+
+async def test_a_slot_that_comes_free_goes_to_the_highest_lane() -> None:
+    one = pool(1)
+    running = await busy(one)
+    low = await seat(one)
+    waiting_low = asyncio.create_task(low.wait_for_turn(ready(Classification.OVERFLOW), 5.0))
+    await asyncio.sleep(0)
+    running.leave()
+    high = await seat(one)
+    waiting_high = asyncio.create_task(high.wait_for_turn(ready(Classification.RESERVED), 5.0))
+    assert await waiting_high is None
+    assert high.has_slot
+    assert not low.has_slot
+    high.leave()
+    assert await waiting_low is None
+    assert low.has_slot
+
+
+async def test_a_wait_that_ends_without_a_turn_leaves_the_lane() -> None:
+    one = pool(1)
+    running = await busy(one)
+    late = await seat(one)
+    with pytest.raises(TimeoutError):
+        await late.wait_for_turn(ready(Classification.OVERFLOW), 0.01)
+    late.leave()
+    running.leave()
+    assert one.free_slots == 1
+    await busy(one)
+    assert one.free_slots == 0
+
+
+async def test_a_full_lane_names_the_lot() -> None:
+    one = pool(1)
+    await busy(one)
+    first = await seat(one)
+    waiting = asyncio.create_task(first.wait_for_turn(ready(Classification.OVERFLOW), 5.0))
+    await asyncio.sleep(0)
+    assert one.merge.add(ready(Classification.OVERFLOW)) == "lot"
+    waiting.cancel()
+
+
+async def test_room_in_a_quota_wakes_the_earliest_overflow_and_no_other() -> None:
+    one, bell = pool(6), Bell()
+    looks = SecondLook(cast("Gate", bell))
+    running = [await busy(one) for _ in range(6)]
+    early, late = ready(Classification.OVERFLOW, 10.0), ready(Classification.RESERVED, 20.0)
+    seats = [await seat(one), await seat(one)]
+    waits = []
+    for each, request in zip(seats, (early, late), strict=True):
+        looks.wait("lot", request.request.deadline, each)
+        waits.append(asyncio.create_task(each.wait_for_turn(request, 5.0)))
+    await asyncio.sleep(0)
+    bell.ring("another lot")
+    bell.ring("lot")
+    assert await waits[0] is None
+    assert not seats[0].has_slot  # it asks its gate again, without a slot
+    assert not waits[1].done()
+    looks.leave("lot", seats[0])
+    bell.ring("lot")
+    assert await waits[1] is None
+    looks.leave("lot", seats[1])
+    bell.ring("lot")  # nobody waits any more
+    for each in (*seats, *running):
+        each.leave()
+    assert one.free_slots == 6
