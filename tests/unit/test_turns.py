@@ -63,8 +63,8 @@ async def busy(of: Pool) -> Seat:
 
 
 async def test_a_slot_that_comes_free_goes_to_the_highest_lane() -> None:
-    one = pool(1)
-    running = await busy(one)
+    one = pool(2)
+    running, _ = await busy(one), await busy(one)
     low = await seat(one)
     waiting_low = asyncio.create_task(low.wait_for_turn(ready(Classification.OVERFLOW), 5.0))
     await asyncio.sleep(0)
