@@ -54,15 +54,18 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         ]
 
     def taking(self) -> SideTasks:
-        """Side tasks that bring work in, besides those of the queues."""
+        """Side tasks that bring work in, or share it out, besides those of the queues."""
         shared, broker = self.shared, self.topology.settings.transport
         reaper = Reaper(
             shared.transport, shared.clock, self.topology.metrics, interval=broker.reclaim_interval
         )
-        return {
+        tasks = {
             "reaper": reaper.run(),
             "retries": shared.retries.run(),
         }
+        if shared.gates.roll is not None:
+            tasks["census"] = shared.gates.roll.run()
+        return tasks
 
     def keeping(self) -> SideTasks:
         """Side tasks that look after work that is here."""

@@ -16,7 +16,7 @@ from async_processor.sensors.base import (
     Source,
     Unreadable,
 )
-from async_processor.sensors.polling import JITTER, PollingSensor
+from async_processor.sensors.polling import EAGER_SECONDS, IDLE_INTERVAL, JITTER, PollingSensor
 from async_processor.sensors.registry import Sensors
 from async_processor.testing.clock import ManualClock
 
@@ -193,3 +193,22 @@ async def test_a_fault_of_ours_is_not_taken_for_an_unreadable_source(stage: Stag
     await stage.running(Script(KeyError("bug")))
     with pytest.raises(SideTaskDied, match="sensor script"):
         await stage.sensors.run()
+
+
+async def test_an_eager_sensor_reads_often_only_while_it_is_asked() -> None:
+    stage, source, interval = Stage(), Script(value(0.5)), 0.08
+    sensor = stage.sensors.eager(source, interval)
+    assert stage.sensors.eager(source, interval) is sensor
+    await stage.sensors.start()
+    await stage.clock.advance(10)
+    assert source.reads <= 10 / IDLE_INTERVAL + 1
+    for _ in range(10):
+        sensor.ask()
+        before = source.reads
+        await stage.clock.advance(1)
+        assert source.reads - before >= 10  # at least every 100 ms
+    await stage.clock.advance(EAGER_SECONDS)
+    before = source.reads
+    await stage.clock.advance(10)
+    assert source.reads - before <= 10 / IDLE_INTERVAL
+    await stage.sensors.stop()
