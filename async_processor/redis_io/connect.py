@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any, Final
 
 from redis.asyncio import ConnectionPool, Sentinel
@@ -51,6 +53,19 @@ async def _clustered(client: PooledClient) -> bool:
         return b"cluster_enabled:1" in await client.execute("INFO", "cluster")
     except BrokerRefused:  # INFO is forbidden: then it has to be a plain server
         return False
+
+
+async def uptime(client: RedisClient) -> float:
+    """Seconds since the server was started; infinite where INFO is forbidden.
+
+    Raises as `RedisClient.execute`.
+    """
+    try:
+        told: bytes = await client.execute("INFO", "server")
+    except BrokerRefused:
+        return math.inf
+    found = re.search(rb"uptime_in_seconds:(\d+)", told)
+    return float(found[1]) if found else math.inf
 
 
 def _direct(url: str, tls: TlsSettings, outage: Outage) -> PooledClient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
@@ -34,9 +35,13 @@ class RedisProbe:
     def capabilities(self) -> frozenset[Capability]:
         return frozenset(Capability)
 
-    async def replica(self, *, lease_ttl: float = 60.0) -> RedisSortedSet:
+    async def replica(self, *, lease_ttl: float = 60.0, fresh: bool = False) -> RedisSortedSet:
+        """One that has run for long, and its server too, unless it is to be `fresh`."""
         transport = self.stopped_replica(lease_ttl=lease_ttl)
         await transport.start()
+        if not fresh:
+            link = transport._link  # noqa: SLF001 - nobody else may rewrite this history
+            link.opened_at = link.server_started_at = -math.inf
         return transport
 
     def stopped_replica(

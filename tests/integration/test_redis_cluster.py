@@ -100,7 +100,7 @@ async def test_the_whole_way_of_a_request(cluster: str, client: RedisClient) -> 
 
 async def test_leases_are_taken_back_and_freed(cluster: str, client: RedisClient) -> None:
     dead = RedisSortedSet(settings(cluster, lease_ttl=SHORT_LEASE))
-    heir = RedisSortedSet(settings(cluster), [QUEUE])
+    heir = RedisSortedSet(settings(cluster, lease_ttl=5.0), [QUEUE])
     await dead.start()
     await heir.start()
     await client.execute("ZADD", QUEUE, DEADLINE, message("a"))
@@ -119,7 +119,7 @@ async def test_who_lost_the_lease_spares_the_keys_of_the_request(
     cluster: str, client: RedisClient
 ) -> None:
     zombie = RedisSortedSet(settings(cluster, lease_ttl=SHORT_LEASE))
-    heir = RedisSortedSet(settings(cluster), [QUEUE])
+    heir = RedisSortedSet(settings(cluster, lease_ttl=5.0), [QUEUE])
     await zombie.start()
     await heir.start()
     await client.execute("ZADD", QUEUE, DEADLINE, message("a", token="t"))

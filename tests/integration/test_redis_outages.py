@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -14,7 +15,15 @@ from async_processor.testing.eventually import eventually
 from async_processor.testing.proxy import BadNetwork, bad_network
 from async_processor.testing.redis_probe import RedisProbe, probing
 from async_processor.testing.servers import RedisServer, server_binaries
-from async_processor.testing.stage import QUEUE, SHORT_LEASE, answer, claim_one, ids, submit
+from async_processor.testing.stage import (
+    QUEUE,
+    SHORT_LEASE,
+    answer,
+    claim_one,
+    ids,
+    reclaim,
+    submit,
+)
 from async_processor.transport.base import Bury, Delivery, Release, Retry, Settlement
 from async_processor.transport.redis_sorted_set import RedisSortedSet
 
@@ -188,6 +197,45 @@ async def test_after_an_outage_nothing_is_taken_back_for_half_a_lease(
         return await reaper.reclaim(QUEUE)
 
     assert await eventually(taken) == 1
+
+
+async def test_after_the_servers_start_a_new_replica_takes_nothing_back_for_half_a_lease(
+    probe: RedisProbe, durable_server: RedisServer
+) -> None:
+    """It has seen no outage, and yet all leases have ended in one."""
+    holder = await probe.replica(lease_ttl=SHORT_LEASE)
+    await submit(probe, "a")
+    delivery = await claim_one(holder)
+    await asyncio.to_thread(durable_server.kill)
+    await asyncio.to_thread(durable_server.start)
+    reaper = await probe.replica(lease_ttl=6.0, fresh=True)
+    reaper._link.opened_at = -math.inf
+    await eventually(lambda: lease_ended(probe, delivery))
+
+    assert await reaper.reclaim(QUEUE) == 0
+
+    assert not await holder.extend([delivery]), "it had its chance"
+    await reclaim(reaper, 1)
+
+
+async def test_a_new_replica_spares_what_had_ended_before_its_start_for_half_a_lease(
+    probe: RedisProbe,
+) -> None:
+    """The network may have failed for all until then."""
+    holder = await probe.replica(lease_ttl=SHORT_LEASE)
+    await submit(probe, "cut-off", seq=1)
+    cut_off = await claim_one(holder)
+    await eventually(lambda: lease_ended(probe, cut_off))
+    reaper = await probe.replica(lease_ttl=60.0, fresh=True)
+    reaper._link.server_started_at = -math.inf
+    assert await reaper.reclaim(QUEUE) == 0
+    await submit(probe, "dead", seq=2)
+    await claim_one(holder)
+
+    await reclaim(reaper, 1)
+
+    assert ids(await reaper.claim(QUEUE, 9, suspects=False)) == ["dead"]
+    assert not await holder.extend([cut_off])
 
 
 async def lease_ended(probe: RedisProbe, delivery: Delivery) -> bool:

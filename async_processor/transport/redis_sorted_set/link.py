@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Final
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
 from async_processor.redis_io.client import Command, RedisClient
-from async_processor.redis_io.connect import follow_cluster, open_client
+from async_processor.redis_io.connect import follow_cluster, open_client, uptime
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.redis_sorted_set.checks import check
 from async_processor.transport.settings import RedisSettings
@@ -40,6 +41,10 @@ class Link:
         self.owner = secrets.token_hex(8)
         self.batches = count(1)
         """Numbers claims over all queues, so that no two claims share a token."""
+        self.opened_at = -math.inf
+        """When this process first reached the server, a Unix time by the server's clock."""
+        self.server_started_at = -math.inf
+        """When the server of that moment was started; -inf where it does not say so."""
         self._server = open_client(settings.url, tls=settings.tls, clock=clock)
         self._client: RedisClient = self._server
 
@@ -100,6 +105,8 @@ class Link:
         if self._client is not self._server:
             return  # known to be a cluster since an earlier attempt
         self.clock.synchronise(_unix_time(await self._server.execute("TIME")))
+        self.opened_at = self.clock.now()
+        self.server_started_at = self.opened_at - await uptime(self._server)
         self._client = await follow_cluster(self._server, self.settings.url, tls=self.settings.tls)
 
 

@@ -12,7 +12,7 @@ from async_processor.redis_io.client import Command
 from async_processor.redis_io.keys import queue_keys
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
-from async_processor.transport.redis_sorted_set import leases, parking
+from async_processor.transport.redis_sorted_set import leases, parking, reclaiming
 from async_processor.transport.redis_sorted_set.claiming import QueueClaims
 from async_processor.transport.redis_sorted_set.link import Link
 from async_processor.transport.redis_sorted_set.refusals import passing
@@ -130,7 +130,7 @@ class RedisSortedSet:
 
     @passing
     async def reclaim(self, queue_name: str) -> int:
-        return await leases.reclaim(self._link, queue_name)
+        return await reclaiming.reclaim(self._link, queue_name)
 
     @passing
     async def promote_retries(self) -> float | None:
