@@ -49,7 +49,7 @@ class RedisProbe:
     ) -> RedisSortedSet:
         """A replica that the test starts when it likes."""
         settings = RedisSettings(url=self._replica_url, lease_ttl=lease_ttl)
-        transport = RedisSortedSet(settings, [QUEUE], claim_bytes=claim_bytes, flush_timeout=1.0)
+        transport = RedisSortedSet(settings, [QUEUE], claim_bytes=claim_bytes, stop_timeout=1.0)
         self._replicas.append(transport)
         return transport
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -270,6 +272,23 @@ async def test_stop_does_not_wait_for_ever_for_a_broker_that_is_away(
     async with asyncio.timeout(20):
         await replica.stop()
 
+    assert await settling is Settlement.GONE
+
+
+async def test_stop_does_not_wait_long_for_a_broker_that_hangs(
+    probe: RedisProbe, durable_server: RedisServer
+) -> None:
+    replica = await probe.replica()
+    await submit(probe, "a")
+    delivery = await claim_one(replica)
+    os.kill(durable_server.pid, signal.SIGSTOP)
+    try:
+        settling = asyncio.create_task(replica.settle(delivery, answer(delivery)))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(4):  # of which it may take one; a single command may take 5
+            await replica.stop()
+    finally:
+        os.kill(durable_server.pid, signal.SIGCONT)
     assert await settling is Settlement.GONE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -353,6 +354,28 @@ async def test_a_claim_stops_at_its_bytes_but_takes_one_of_any_size(probe: Redis
     assert len(await replica.claim(QUEUE, 10, suspects=False)) == 3
     await submit(probe, "large", seq=0, note="x" * 5000)
     assert ids(await replica.claim(QUEUE, 10, suspects=False)) == ["large"]
+
+
+async def test_many_suspects_are_looked_past_in_few_steps(probe: RedisProbe) -> None:
+    suspects = [await submit(probe, f"s-{n}", seq=n + 1) for n in range(100)]
+    for body in suspects:
+        await probe.client.execute("HSET", KEYS.deliveries, sha1(body), 2)
+    for number in range(3):
+        await submit(probe, f"calm-{number}", seq=200 + number)
+    replica = await probe.replica()
+    before = await looks(probe)
+
+    assert ids(await replica.claim(QUEUE, 2, suspects=False)) == ["calm-0", "calm-1"]
+    assert ids(await replica.claim(QUEUE, 2, suspects=True)) == ["s-0", "calm-2"]
+
+    assert await looks(probe) - before < 15
+
+
+async def looks(probe: RedisProbe) -> int:
+    """How often a queue was looked through."""
+    stats: bytes = await probe.client.execute("INFO", "commandstats")
+    found = re.search(rb"cmdstat_zrangebyscore:calls=(\d+)", stats)
+    return int(found[1]) if found else 0
 
 
 async def test_many_leases_are_extended_at_once(probe: RedisProbe) -> None:

@@ -21,7 +21,7 @@ local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
 local lease_end = time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[4])
 local highest = ARGV[5] == 'now' and now or ARGV[5]
-local PAGE = 32 -- bounds what is read beyond the byte limit
+local PAGE, LONG_PAGE = 32, 128 -- bound what is read beyond the byte limit
 local counted = redis.call('HLEN', deliveries) > 0
 
 local function deliveries_of(body)
@@ -34,10 +34,11 @@ local function may_take(count)
   return suspects_left >= 0
 end
 
-local answer, taken, bytes, offset = {now}, {}, 0, 0
+-- Among suspects that must wait the pages grow, to get past them in few steps.
+local answer, taken, bytes, offset, passed = {now}, {}, 0, 0, 0
 while #taken < most and bytes < most_bytes do
   local page = redis.call('ZRANGEBYSCORE', queue, '-inf', highest, 'WITHSCORES',
-    'LIMIT', offset, math.min(PAGE, most - #taken))
+    'LIMIT', offset, math.min(LONG_PAGE, math.min(PAGE, most - #taken) + 3 * passed))
   if #page == 0 then break end
   for i = 1, #page, 2 do
     local body, count = page[i], deliveries_of(page[i])
@@ -47,7 +48,9 @@ while #taken < most and bytes < most_bytes do
       answer[#answer + 1] = count
       answer[#answer + 1] = body
       bytes = bytes + #body
-      if bytes >= most_bytes then break end
+      if #taken == most or bytes >= most_bytes then break end
+    else
+      passed = passed + 1
     end
   end
   offset = offset + #page / 2

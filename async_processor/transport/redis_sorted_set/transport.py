@@ -26,6 +26,8 @@ CLAIM_BYTES: Final = 16 * 2**20
 """How much one claim takes by default, in bytes."""
 _PING_SECONDS: Final = 3.0
 _KEYS_AT_ONCE: Final = 500
+_FLUSH_SHARE: Final = 0.75
+"""Of the time to stop; the rest is for giving leases back."""
 
 _log = get_logger(__name__)
 
@@ -34,7 +36,7 @@ class RedisSortedSet:
     """One replica's connection to its queues.
 
     `queue_names` are checked at start and freed at stop; other queues work too. When the broker is
-    away at `stop`, what is still to settle gets `flush_timeout` seconds.
+    away or hangs, `stop` takes about `stop_timeout` seconds, most of it for what is to be settled.
     """
 
     def __init__(
@@ -44,13 +46,13 @@ class RedisSortedSet:
         *,
         clock: Clock | None = None,
         claim_bytes: int = CLAIM_BYTES,
-        flush_timeout: float = 5.0,
+        stop_timeout: float = 5.0,
     ) -> None:
         self._clock = clock or SystemClock()
         self._settings = settings
         self._queue_names = tuple(queue_names)
         self._claim_bytes = claim_bytes
-        self._flush_timeout = flush_timeout
+        self._stop_timeout = stop_timeout
         self._link = Link(settings, self._clock)
         self._claims: dict[str, QueueClaims] = {}
         self._settlements: dict[str, QueueSettlements] = {}
@@ -77,22 +79,23 @@ class RedisSortedSet:
     async def stop(self) -> None:
         if self._started:
             self._started = False
+            end = asyncio.get_running_loop().time() + self._stop_timeout
             await self._watcher.stop()
-            await self._flush()
-            await self._free_leases()
+            await self._flush(_FLUSH_SHARE * self._stop_timeout)
+            await self._free_leases(until=end)
         await self._link.close()
 
-    async def _flush(self) -> None:
-        waits = (each.flush(self._flush_timeout) for each in self._settlements.values())
-        await asyncio.gather(*waits)
+    async def _flush(self, seconds: float) -> None:
+        await asyncio.gather(*(each.flush(seconds) for each in self._settlements.values()))
 
-    async def _free_leases(self) -> None:
+    async def _free_leases(self, *, until: float) -> None:
         """Another replica takes over at once; if this fails, when the leases end."""
         try:
-            for queue_name in {*self._queue_names, *self._claims}:
-                await leases.give_back(self._link, queue_name, f"{self.owner}:")
-        except (BrokerUnavailable, BrokerRefused) as error:
-            _log.warning("leases_not_freed", error=str(error))
+            async with asyncio.timeout_at(until):
+                for queue_name in {*self._queue_names, *self._claims}:
+                    await leases.give_back(self._link, queue_name, f"{self.owner}:")
+        except (BrokerUnavailable, BrokerRefused, TimeoutError) as error:
+            _log.warning("leases_not_freed", error=str(error) or "the broker does not answer")
 
     @passing
     async def ping(self) -> None:
