@@ -88,6 +88,7 @@ class Status:
         return (
             _closed("the queue's gate", route.gate.state())
             or _closed(f"the gate of pool {route.pool.name!r}", route.pool.gate.state())
+            or route.settler.trouble.words()
             or _busy(route.pool)
             or _parked(backlog, route.gate.state())
         )

@@ -12,12 +12,14 @@ from async_processor.settlement import results, retry
 from async_processor.settlement.results import Progress
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settings import RetrySettings
+from async_processor.telemetry.masking import one_line
 from async_processor.transport.base import Outcome, Retry
 from async_processor.wire.envelope import Envelope
 from async_processor.wire.result import ErrorCode
 
 TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
 SHED: Final = 429
+LONGEST_FAULT: Final = 200
 
 
 class Ending(StrEnum):
@@ -64,11 +66,15 @@ class Category(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An outcome for the transport, and why in one word each for metrics and the log."""
+    """An outcome for the transport, and why in one word each for metrics and the log.
+
+    `fault` says in short words, without secrets, how the call failed; empty when none did.
+    """
 
     outcome: Outcome
     ending: Ending
     category: Category = Category.NONE
+    fault: str = ""
 
 
 def after_attempt(
@@ -116,8 +122,12 @@ def _posted(
         result = results.unanswered(envelope, ErrorCode.DEADLINE_EXCEEDED, message, progress)
     else:
         result = results.unanswered(envelope, ErrorCode.INFERENCE_ERROR, reply.message, progress)
-    category = category_of(reply) if ending is Ending.FAILED else Category.NONE
-    return Decision(outcome=route.post(envelope, result), ending=ending, category=category)
+    outcome = route.post(envelope, result)
+    if ending is Ending.SUCCEEDED:
+        return Decision(outcome=outcome, ending=ending)
+    return Decision(
+        outcome=outcome, ending=ending, category=category_of(reply), fault=fault_of(reply)
+    )
 
 
 def _retried(
@@ -137,12 +147,22 @@ def _retried(
         settings=settings,
         random=random,
     )
-    body = envelope.rewritten(retry_count=number, request_queue_name=route.queue_name)
+    fault = fault_of(reply)
+    body = envelope.rewritten(
+        retry_count=number, request_queue_name=route.queue_name, last_error=fault
+    )
     return Decision(
         outcome=Retry(body=body, due_at=due),
         ending=Ending.RETRIED,
         category=category_of(reply),
+        fault=fault,
     )
+
+
+def fault_of(reply: Reply) -> str:
+    """How a call failed: one line of at most 200 characters, which travels with the request."""
+    words = reply.message if isinstance(reply, NoAnswer) else f"HTTP {reply.status}"
+    return one_line(words)[:LONGEST_FAULT]
 
 
 def category_of(reply: Reply) -> Category:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from async_processor.settlement.decision import Decision, Ending
 from async_processor.settlement.reaper import RetryPromoter
+from async_processor.settlement.trouble import Trouble
 from async_processor.telemetry.logs import get_logger
 from async_processor.telemetry.metrics import QueueMetrics
 from async_processor.transport.base import Delivery, Retry, Settlement, Transport
@@ -29,6 +30,7 @@ class Settler:
         self._metrics = metrics
         self._retries = retries
         self._log = get_logger(__name__).bind(queue_id=queue_id)
+        self.trouble = Trouble(transport.clock, queue_id=queue_id)
 
     async def settle(self, delivery: Delivery, decision: Decision, *, dispatched: bool) -> bool:
         """Write the outcome; returns whether it took effect.
@@ -36,6 +38,7 @@ class Settler:
         `dispatched` says whether this stay made a call, for `request_total` counts a request at
         its first dispatch, or here.
         """
+        self.trouble.note(decision)
         settlement = await self._transport.settle(delivery, decision.outcome)
         done = settlement is Settlement.DONE
         if done:

@@ -70,7 +70,9 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return Decision(outcome=self.route.post(envelope, result), ending=Ending.CANCELLED)
 
     def expired(self, envelope: Envelope, message: str) -> Decision:
-        """The deadline passed without an answer."""
+        """The deadline passed without an answer; tells how the last attempt failed, if one did."""
+        if envelope.last_error:
+            message += f"; the last attempt failed: {envelope.last_error}"
         result = results.unanswered(envelope, ErrorCode.DEADLINE_EXCEEDED, message)
         return Decision(outcome=self.route.post(envelope, result), ending=Ending.EXPIRED)
 

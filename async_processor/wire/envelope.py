@@ -48,6 +48,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     payload_ref: str = ""
     dispatched: bool = False
     """Whether it was sent before, in an attempt that was cut off."""
+    last_error: str = ""
+    """How the last attempt failed, in short words; empty when none has."""
     labels: Mapping[str, str] = {}
 
     @property
@@ -56,11 +58,16 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         return score(self.request.deadline, self.enqueue_seq)
 
     def rewritten(
-        self, *, retry_count: int, request_queue_name: str, dispatched: bool | None = None
+        self,
+        *,
+        retry_count: int,
+        request_queue_name: str,
+        dispatched: bool | None = None,
+        last_error: str | None = None,
     ) -> bytes:
         """The message to store again: other routing, everything else byte for byte as it came.
 
-        `dispatched` stays what it was unless it is given.
+        `dispatched` and `last_error` stay what they were unless they are given.
         """
         fields = {"data": msgspec.Raw(self.body)} if self.bare else split(self.body)
         internal = bytes(fields.get("internal", NULL))
@@ -69,6 +76,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         routing["request_queue_name"] = request_queue_name
         if dispatched is not None:
             routing["dispatched"] = dispatched
+        if last_error is not None:
+            routing["last_error"] = last_error
         outer: dict[str, Any] = {"internal": None, "request_kind": None, **fields}
         return _encoder.encode(outer | {"internal": routing, "request_kind": self.kind})
 
@@ -140,6 +149,7 @@ def _envelope(body: bytes, parts: Parts) -> Envelope:
         enqueue_seq=internal.enqueue_seq or 0,
         payload_ref=payload_ref,
         dispatched=internal.dispatched or False,
+        last_error=internal.last_error or "",
         labels=internal.labels or {},
     )
 

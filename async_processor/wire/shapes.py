@@ -29,6 +29,7 @@ class Internal(msgspec.Struct):
     enqueue_seq: int | None = None
     payload_ref: str | None = None
     dispatched: bool | None = None
+    last_error: str | None = None
     labels: dict[str, str] | None = None
 
 

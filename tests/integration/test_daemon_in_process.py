@@ -160,6 +160,22 @@ async def test_what_fails_for_a_while_is_retried_until_it_succeeds() -> None:
         assert running.metric("request_retries_total") == found.attempts - 1
 
 
+async def test_a_dead_gateway_is_told_of_in_status_and_in_the_result() -> None:
+    dead = {"igw_base_url": "http://127.0.0.1:9"}
+    async with stage(queue=dead, retry={"base_delay": 0.2, "max_delay": 0.3}) as running:
+        for number in range(3):
+            await running.submit(f"r-{number}", left=1.5)
+
+        async def told() -> bool:
+            (queue,) = (await running.get("/status")).json()["queues"]
+            return "refused" in queue["why"]
+
+        await eventually(told)
+        found = await running.results(3)
+        assert all(each.error_code is ErrorCode.DEADLINE_EXCEEDED for each in found.values())
+        assert all("refused" in str(each.error_message) for each in found.values())
+
+
 async def test_a_shed_request_counts_as_shed_and_comes_back() -> None:
     async with stage() as running:
         running.pool.faults.set(throttle=1, retry_after=0)

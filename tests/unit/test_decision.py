@@ -67,6 +67,7 @@ def test_the_retry_keeps_everything_but_the_routing_byte_for_byte() -> None:
     stored = decision.outcome.body
     assert b'"payload":{"b":1,"a":12345678901234567890}' in stored
     assert json.loads(stored)["internal"] == {
+        "last_error": "HTTP 503",
         "retry_count": 3,
         "request_token": "t1",
         "x-unknown": [1],
