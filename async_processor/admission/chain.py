@@ -36,6 +36,7 @@ class Chain:
 
     async def admit(self, candidate: Candidate) -> Verdict:
         tickets: list[Ticket] = []
+        lot = ""
         async with AsyncExitStack() as held:
             for gate in self._gates:
                 verdict = await gate.admit(candidate)
@@ -44,8 +45,9 @@ class Chain:
                 held.push_async_callback(verdict.ticket.refund)
                 tickets.append(verdict.ticket)
                 candidate = candidate.classified(verdict.classification)
+                lot = verdict.lot or lot
             held.pop_all()
-        return Continue(ticket=Bundle(tickets), classification=candidate.classification)
+        return Continue(ticket=Bundle(tickets), classification=candidate.classification, lot=lot)
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         for gate in self._gates:

@@ -14,6 +14,10 @@ from async_processor.redis_io.queue_report import QueueReport, read_report
 
 _DAEMON_SECONDS: Final = 3.0
 _PLAIN_WIDTH: Final = 160
+_TITLES: Final = (
+    *("waiting", "parked", "leased", "in flight"),
+    *("retries due", "oldest deadline", "dead letters"),
+)
 
 
 def status(
@@ -27,6 +31,7 @@ def status(
 ) -> None:
     """Show how the queues stand, and say why nothing moves when nothing moves.
 
+    Leased is what any daemon holds; in flight is what the asked daemon has sent and waits for.
     The broker is read; with --daemon, or where the configuration says where it listens, a daemon
     is asked for its gates as well. Retries and dead letters are those of all queues.
 
@@ -92,8 +97,9 @@ def _queue(report: QueueReport, told: Mapping[str, Any] | None, silent: str) -> 
         "queue_name": report.queue_name,
         "pool_name": told and told["pool_name"],
         "backlog": report.waiting,
-        "parked": told["parked"] if told else 0,
-        "inflight": report.leased,
+        "parked": report.parked,
+        "leased": report.leased,
+        "inflight": told and told["inflight"],
         "retries_due": report.retries_due,
         "oldest_deadline": report.oldest_deadline,
         "dead_letters": report.dead_letters,
@@ -116,13 +122,15 @@ def _show(reports: Sequence[QueueReport], document: Mapping[str, Any]) -> None:
 
     table = Table(box=None, header_style="bold")
     table.add_column("queue", no_wrap=True)
-    for title in ("waiting", "in flight", "retries due", "oldest deadline", "dead letters"):
+    for title in _TITLES:
         table.add_column(title, justify="right", no_wrap=True)
-    for report in reports:
+    for report, queue in zip(reports, document["queues"], strict=True):
         table.add_row(
             report.queue_name,
             str(report.waiting),
+            str(report.parked),
             str(report.leased),
+            "-" if queue["inflight"] is None else str(queue["inflight"]),
             f"{report.retries_due} of {report.retries}",
             _deadline(report),
             str(report.dead_letters),

@@ -23,6 +23,8 @@ def why(report: QueueReport, daemon: Mapping[str, Any] | None, *, silent: str = 
         return _waiting(report, heard=daemon is not None, silent=silent)
     if report.leases_ended:
         return _silent(report.leases_ended)
+    if report.parked:
+        return _parked(report.parked, heard=daemon is not None, silent=silent)
     if report.retries and not report.retries_due and report.next_retry is not None:
         wait = span(report.next_retry - report.now)
         return f"{_count(report.retries, 'retry', 'retries')} not due yet, the next in {wait}"
@@ -59,6 +61,13 @@ def _waiting(report: QueueReport, *, heard: bool, silent: str) -> str:
         "nothing is claimed: no daemon runs on this queue, or its gate is closed "
         "(--daemon URL asks the daemon)"
     )
+
+
+def _parked(count: int, *, heard: bool, silent: str) -> str:
+    parked = _count(count, "request is", "requests are") + " parked until a gate has room"
+    if silent and not heard:
+        return f"{parked}, and no daemon answers at {silent}: none seems to run"
+    return parked
 
 
 def _silent(count: int) -> str:

@@ -130,7 +130,10 @@ def gate(type_name: Any, parameters: Any) -> dict[str, Any]:
 
 
 def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _parameter(key, value) for key, value in _set(parameters).items()}
+    """A number 0 counts as set: a baseline of 0 is not the default."""
+    return {
+        key: _parameter(key, value) for key, value in parameters.items() if value not in ("", None)
+    }
 
 
 def _gated(entry: dict[str, Any]) -> dict[str, Any]:

@@ -124,8 +124,9 @@ class Topology:
 
     def _pool_differs(self, settings: PoolSettings, workshop: Workshop) -> bool:
         before = {pool.id: pool for pool in self.settings.worker_pools}.get(settings.id)
-        same_policy = self.settings.merge_policy == workshop.settings.merge_policy
-        return before != settings or not same_policy
+        old, new = self.settings, workshop.settings
+        same = (old.merge_policy, old.prometheus) == (new.merge_policy, new.prometheus)
+        return before != settings or not same
 
     def _change_routes(
         self,
@@ -233,5 +234,7 @@ def _common(settings: Settings, queue: QueueSettings) -> tuple[object, ...]:
         settings.retry,
         settings.limits,
         settings.gate_wait_timeout,
+        settings.transport.result_queue_name,
+        settings.transport.max_deliveries,
         {each.queue_name for each in settings.queues},
     )

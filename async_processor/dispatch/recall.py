@@ -21,7 +21,7 @@ from async_processor.errors import BrokerUnavailable
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Transport
 
-REST: Final = 0.05
+REST: Final = 0.01
 """Seconds between two looks at the lots that have room: what was just called back has mostly been
 admitted by then, and no longer counts as room."""
 
@@ -109,8 +109,7 @@ class Recaller:
         room = await self._gates_room(lot)
         if room is not None and not lot.startswith(OVERFLOW_LOT):
             return room
-        lanes = self._route.pool.merge.lot_room(self._route.queue, lot)
-        return None if lanes is None else max(lanes, room or 0)
+        return self._route.pool.merge.lot_room(self._route.queue, lot, room or 0)
 
     async def _gates_room(self, lot: str) -> int | None:
         for gate in (self._route.gate, self._route.pool.gate):

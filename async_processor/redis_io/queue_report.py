@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from async_processor.redis_io.client import RedisClient
-from async_processor.redis_io.keys import queue_keys
+from async_processor.redis_io.keys import lot_key, queue_keys
 
 _MILLISECONDS_FROM: Final = 1e11
 """A score above it was meant to be in seconds and is in milliseconds."""
@@ -17,13 +17,14 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     """What lies in the broker. Times are Unix times in seconds by the broker's clock.
 
     `expired` waiting requests have a score that has passed, `in_milliseconds` one that no deadline
-    in seconds has. `leased` requests are claimed, `leases_ended` of them by someone who is silent.
+    in seconds has. `parked` ones wait in a lot until a gate has room. `leased` requests are claimed, `leases_ended` of them by someone who is silent.
     `retries`, of them `retries_due`, and `dead_letters` are those of all queues together.
     """
 
     queue_name: str
     now: float
     waiting: int
+    parked: int
     expired: int
     in_milliseconds: int
     oldest_deadline: float | None
@@ -48,6 +49,7 @@ async def read_report(
             ("ZCOUNT", queue_name, "-inf", now),
             ("ZCOUNT", queue_name, _MILLISECONDS_FROM, "+inf"),
             ("ZRANGE", queue_name, 0, 0, "WITHSCORES"),
+            ("ZRANGE", keys.lots, 0, -1, "WITHSCORES"),
             ("ZCARD", keys.leases),
             ("ZCOUNT", keys.leases, "-inf", now * 1000),
             ("ZCARD", retry_queue),
@@ -56,14 +58,18 @@ async def read_report(
             ("LLEN", dead_letter_queue),
         ]
     )
-    (waiting, expired, in_ms, oldest, leased, ended, retries, due, next_retry, letters) = answers
+    (waiting, expired, in_ms, oldest, lots, leased, ended, retries, due, next_retry, letters) = answers
+    parked: list[int] = await client.pipeline(
+        [("ZCARD", lot_key(queue_name, lot.decode())) for lot in lots[::2]]
+    )
     return QueueReport(
         queue_name=queue_name,
         now=now,
         waiting=waiting,
+        parked=sum(parked),
         expired=expired,
         in_milliseconds=in_ms,
-        oldest_deadline=_first_score(oldest),
+        oldest_deadline=_lowest(oldest, lots),
         leased=leased,
         leases_ended=ended,
         retries=retries,
@@ -71,6 +77,10 @@ async def read_report(
         next_retry=_first_score(next_retry),
         dead_letters=letters,
     )
+
+
+def _lowest(*answers: list[bytes]) -> float | None:
+    return min((float(answer[1]) for answer in answers if answer), default=None)
 
 
 def _first_score(answer: list[bytes]) -> float | None:

@@ -24,9 +24,11 @@ from async_processor.admission.settings import (
     RedisGate,
     RedisLeasedRateGate,
     RedisQuotaGate,
+    ScrapeAdmission,
     TierPriorityAdmissionGate,
     WaitOnRefuseGate,
 )
+from async_processor.config import go_documents
 from async_processor.config.load import load_text
 from async_processor.config.migrate import migrate
 from async_processor.config.run_inputs import RunInputs, settings_from
@@ -401,3 +403,15 @@ def test_migrating_needs_something_to_migrate() -> None:
     for argv in ([], ["-v", "4"], ["--config=x.yaml"]):
         with pytest.raises(ConfigurationError, match="needs the flags of the Go implementation"):
             migrate(argv, {})
+
+
+def test_a_zero_of_a_gate_is_a_zero_and_gos_default_admission_is_off() -> None:
+    parameters = {"pool": "p", "baseline": 0, "max_concurrency": 10}
+    assert go_documents.gate("prometheus-budget", parameters) == {
+        "type": "prometheus-budget",
+        **parameters,
+    }
+    scrape = EndpointScrapeGate.model_validate(
+        {"url": "http://x/metrics", "metric": "m", "admission": "budget"}
+    )
+    assert scrape.admission is ScrapeAdmission.OFF

@@ -210,17 +210,21 @@ async def test_status_says_why_nothing_moves(command: Command, redis: RedisClien
     now = time.time()
     await redis.execute("ZADD", QUEUE, now + 600, "a", (now + 700) * 1000, "b")
     await redis.execute("ZADD", "retry-sortedset", now - 1, "c")
+    await redis.execute("ZADD", lot_key(QUEUE, "tenant"), now + 500, "d")
+    await redis.execute("ZADD", queue_keys(QUEUE).lots, now + 500, "tenant")
     told, as_json = await asyncio.gather(command("status"), command("status", "--json"))
     assert "no daemon runs on this queue" in told.out
     assert "1 deadline in milliseconds" in told.out
     (queue,) = json.loads(as_json.out)["queues"]
-    assert (queue["backlog"], queue["inflight"], queue["retries_due"]) == (2, 0, 1)
-    assert queue["oldest_deadline"] == pytest.approx(now + 600)
+    assert (queue["backlog"], queue["leased"], queue["retries_due"]) == (2, 0, 1)
+    assert queue["inflight"] is None, "which only a daemon knows"
+    assert queue["parked"] == 1
+    assert queue["oldest_deadline"] == pytest.approx(now + 500)
     assert "no daemon runs" in queue["why"]
 
 
 async def test_status_asks_the_daemon(command: Command, redis: RedisClient) -> None:
-    queue = {"queue_id": "q", "queue_name": QUEUE, "pool_name": "p", "parked": 0, "gate": {}}
+    queue = {"queue_id": "q", "queue_name": QUEUE, "pool_name": "p", "inflight": 3, "gate": {}}
     status = {"ready": True, "pools": [], "queues": [{**queue, "why": "the gate is closed"}]}
     content = json.dumps(status).encode()
 

@@ -202,3 +202,13 @@ async def test_gates_of_gates_are_built_from_the_configuration() -> None:
     assert isinstance(first, Continue)
     await first.ticket.release()
     assert gate.permits(8) == 1
+
+
+async def test_a_composite_keeps_the_lot_of_the_gate_that_names_one() -> None:
+    class Classifying(Scripted):
+        async def admit(self, candidate: Candidate) -> Verdict:
+            return Continue(ticket=self, lot="overflow of team-a")
+
+    verdict = await Chain([Classifying(), Scripted()]).admit(CANDIDATE)
+    assert isinstance(verdict, Continue)
+    assert verdict.lot == "overflow of team-a"

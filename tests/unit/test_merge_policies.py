@@ -130,10 +130,20 @@ def test_a_full_lane_sends_the_next_to_its_lot_and_says_when_there_is_room() -> 
     assert policy.add(ready("batch", lot="tenant-a")) == "tenant-a"
     assert policy.add(ready("batch")) == "lane"
     assert policy.add(ready("batch", RESERVED)) is None
-    assert policy.lot_room(queue("batch"), "lane") == 0
+    assert policy.lot_room(queue("batch"), "lane", 0) == 0
     assert [policy.lane(each.queue, each.classification) for each in drained(policy)] == [2, 5]
-    assert policy.lot_room(queue("batch"), "lane") == 1
+    assert policy.lot_room(queue("batch"), "lane", 0) == 1
     assert recalled
+
+
+def test_what_a_quota_covers_comes_back_only_into_the_reserved_lane() -> None:
+    """Otherwise it would be called back, find its lane full, and go back again, for ever."""
+    policy = tier_priority(workers=12)
+    assert policy.lot_room(queue(), "tenant-a", 100) == 2
+    policy.add(ready("batch", RESERVED))
+    policy.add(ready("batch", RESERVED))
+    assert policy.lot_room(queue(), "tenant-a", 100) == 0
+    assert policy.lot_room(queue(), "tenant-a", 0) == 2
 
 
 def test_room_is_what_the_lanes_of_the_tier_have() -> None:
@@ -215,15 +225,15 @@ def test_a_request_over_the_age_goes_first() -> None:
 
 
 def test_a_tenants_full_lane_leaves_places_to_the_others() -> None:
-    policy = weighted_fair(workers=24)
-    assert policy.room(queue()) == 8
+    policy = weighted_fair(workers=6)
+    assert policy.room(queue()) == 2
     assert policy.add(ready(tenant="greedy")) is None
     assert policy.add(ready(tenant="greedy")) == "fair:greedy"
     assert policy.add(ready(tenant="modest")) is None
-    assert policy.lot_room(queue(), "fair:greedy") == 0
-    assert policy.lot_room(queue(), "somebody else's") is None
+    assert policy.lot_room(queue(), "fair:greedy", 0) == 0
+    assert policy.lot_room(queue(), "somebody else's", 0) is None
     drained(policy)
-    assert policy.lot_room(queue(), "fair:greedy") == 1
+    assert policy.lot_room(queue(), "fair:greedy", 0) == 1
 
 
 @pytest.mark.parametrize("make", [tier_priority, weighted_fair])

@@ -32,8 +32,9 @@ class Rooms:
         self.asked.append(lot)
         return self.rooms.get(lot)
 
-    def lot_room(self, queue: object, lot: str) -> int | None:
-        return self.rooms.get(lot)
+    def lot_room(self, queue: object, lot: str, covered: int) -> int | None:
+        room = self.rooms.get(lot)
+        return None if room is None else max(room, covered)
 
     def on_room(self, recall: Callable[..., None]) -> None:
         self.tell = recall

@@ -43,6 +43,11 @@ class ScrapeAdmission(StrEnum):
     COUNTED = "counted"
 
 
+def _go_default(value: object) -> object:
+    """The Go implementation calls its default `budget`."""
+    return ScrapeAdmission.OFF if value == "budget" else value
+
+
 def _one_or_more(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
@@ -70,7 +75,7 @@ class EndpointScrapeGate(GateSection):
     """The budget while the page cannot be read."""
     absent_value: Number | None = None
     """What a missing series counts as; default: unreadable."""
-    admission: ScrapeAdmission = ScrapeAdmission.OFF
+    admission: Annotated[ScrapeAdmission, BeforeValidator(_go_default)] = ScrapeAdmission.OFF
     """counted: slots given out since the last scrape count as used."""
     pods_url: HttpUrlWithQuery | None = None
     """Where the number of ready pods is read; default: the same page."""

@@ -70,8 +70,11 @@ class MergePolicy(Protocol):
         """A request that waited will not run; it may have been taken out already."""
         ...
 
-    def lot_room(self, queue: QueueSettings, lot: str) -> int | None:
-        """How many of a queue's lot may come back now; None: the lot is not the policy's."""
+    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:
+        """How many of a queue's lot may come back now; None: the lot is not the policy's.
+
+        `covered` is how many of them their gate's quota would cover.
+        """
         ...
 
     def on_room(self, recall: Callable[[], None]) -> None:

@@ -36,7 +36,7 @@ class RandomRobin:
     def remove(self, ready: Ready) -> None:
         """Nothing waits here."""
 
-    def lot_room(self, queue: QueueSettings, lot: str) -> int | None:  # noqa: ARG002
+    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
         return None
 
     def on_room(self, recall: Callable[[], None]) -> None:

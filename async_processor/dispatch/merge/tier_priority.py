@@ -91,9 +91,12 @@ class TierPriority:
         if lane.remove(ready):
             self._tell(was_full)
 
-    def lot_room(self, queue: QueueSettings, lot: str) -> int | None:  # noqa: ARG002
-        """Any lot's requests may come back as overflow; their gate knows about reserved ones."""
-        return self._lanes[lane_of(self._tier(queue), Classification.OVERFLOW)].room
+    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
+        """What comes back goes into the reserved lane as far as it is covered, else overflow."""
+        tier = self._tier(queue)
+        if covered:
+            return min(covered, self._lanes[lane_of(tier, Classification.RESERVED)].room)
+        return self._lanes[lane_of(tier, Classification.OVERFLOW)].room
 
     def on_room(self, recall: Callable[[], None]) -> None:
         self._recalls.append(recall)

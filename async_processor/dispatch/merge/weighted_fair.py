@@ -23,8 +23,9 @@ DEFAULT: Final = "default"
 
 LOT_PREFIX: Final = "fair:"
 
-SHARE_OF_PLACES: Final = 8
-"""A tenant may have an eighth of its tier's places, so that it cannot hide the others."""
+LARGEST_SHARE: Final = 2
+"""A tenant may have half of its tier's places, and less beside others, so that it cannot hide
+them."""
 
 
 class Tenants:
@@ -34,7 +35,6 @@ class Tenants:
         self._weight = weight
         self._cost = cost
         self._places = places
-        self._lane_capacity = max(1, places // SHARE_OF_PLACES)
         self._lanes: dict[str, Lane] = {}
         self._accounts: dict[str, float] = {}
         self._costs: dict[int, float] = {}
@@ -47,10 +47,12 @@ class Tenants:
     def lane_room(self, tenant: str) -> int:
         """Places that a tenant may still take, whether the tier has them or not."""
         lane = self._lanes.get(tenant)
-        return self._lane_capacity if lane is None else lane.room
+        tenants = len(self._lanes) + (lane is None)
+        capacity = max(1, self._places // max(LARGEST_SHARE, tenants))
+        return capacity - (0 if lane is None else len(lane))
 
     def add(self, tenant: str, ready: Ready) -> None:
-        self._lanes.setdefault(tenant, Lane(self._lane_capacity)).add(ready)
+        self._lanes.setdefault(tenant, Lane(self._places)).add(ready)
         self._accounts.setdefault(tenant, 0.0)
         self._costs[id(ready)] = self._cost(ready.request)
 
@@ -158,7 +160,7 @@ class WeightedFair:
         if self._tenants(ready.queue).remove(self._tenant(ready), ready):
             self._tell()
 
-    def lot_room(self, queue: QueueSettings, lot: str) -> int | None:
+    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
         if not lot.startswith(LOT_PREFIX):
             return None
         tenants = self._tenants(queue)
