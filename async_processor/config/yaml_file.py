@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -13,6 +13,10 @@ from async_processor.errors import ConfigurationError, Problem
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
+MOST_VALUES: Final = 100_000
+"""What a file may hold with its aliases written out; a few nested ones could mean millions."""
+
+DEEPEST: Final = 100
 _RARE_BREAKS = frozenset("\r\x85\u2028\u2029\ufeff")
 
 
@@ -70,6 +74,9 @@ def read_yaml(text: str, name: str) -> dict[str, Any]:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
     except yaml.YAMLError as error:
         raise ConfigurationError([_syntax_problem(error, name)]) from None
+    except RecursionError:
+        raise ConfigurationError([_too_deep(name)]) from None
+    _measure(document, name)
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -77,6 +84,28 @@ def read_yaml(text: str, name: str) -> dict[str, Any]:
             [Problem(path=name, message="must be a mapping of keys to values")]
         )
     return document
+
+
+def _measure(document: object, name: str) -> None:
+    """Refuse what would grow without end when its aliases are followed."""
+    left = MOST_VALUES
+    waiting = [(document, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if not isinstance(value, dict | list):
+            continue
+        if depth == DEEPEST:
+            raise ConfigurationError([_too_deep(name)])
+        left -= len(value)
+        if left < 0:
+            message = f"holds more than {MOST_VALUES} values with its aliases written out"
+            raise ConfigurationError([Problem(path=name, message=message)])
+        inner = value.values() if isinstance(value, dict) else value
+        waiting += [(each, depth + 1) for each in inner]
+
+
+def _too_deep(name: str) -> Problem:
+    return Problem(path=name, message=f"is nested more than {DEEPEST} levels deep")
 
 
 def read_file(path: Path) -> str:

@@ -61,6 +61,10 @@ class Reloader:
                 _log.error("configuration_not_reloaded", key=line, error=line)
             self._shared.metrics.config_reload_failed()
             return
+        except Exception:  # noqa: BLE001 - a file that we did not foresee must not end the daemon
+            _log.exception("configuration_not_reloaded")
+            self._shared.metrics.config_reload_failed()
+            return
         _log.info("configuration_reloaded", queues=[q.queue_name for q in settings.queues])
         self._shared.metrics.config_reloaded(self._shared.clock.now())
 

@@ -120,3 +120,23 @@ def test_texts_that_look_like_something_else_stay_texts(text: str) -> None:
 @given(documents)
 def test_what_is_written_is_read_back(document: dict[str, Any]) -> None:
     assert read_yaml(write_yaml(document), "f") == document
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 20_000,
+        "a: " + "{b: " * 300 + "c" + "}" * 300,
+        "a: &a [*a]",
+        "a: &a {b: *a}",
+        "a0: &a0 [x]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)),
+    ],
+    ids=["brackets", "deep", "cycle", "cycle of mappings", "bomb"],
+)
+def test_what_never_ends_is_refused_in_a_line(text: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read_yaml(text, "config.yaml")
+    (problem,) = refused.value.problems
+    assert problem.path.startswith("config.yaml")
+    assert len(str(problem)) < 200
