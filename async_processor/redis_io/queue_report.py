@@ -17,8 +17,9 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     """What lies in the broker. Times are Unix times in seconds by the broker's clock.
 
     `expired` waiting requests have a score that has passed, `in_milliseconds` one that no deadline
-    in seconds has. `parked` ones wait in a lot until a gate has room. `leased` requests are claimed, `leases_ended` of them by someone who is silent.
-    `retries`, of them `retries_due`, and `dead_letters` are those of all queues together.
+    in seconds has. `parked` ones wait in a lot until a gate has room. `leased` requests are claimed,
+    `leases_ended` of them by someone who is silent. `retries`, of them `retries_due`, and
+    `dead_letters` are those of all queues together.
     """
 
     queue_name: str
@@ -58,7 +59,9 @@ async def read_report(
             ("LLEN", dead_letter_queue),
         ]
     )
-    (waiting, expired, in_ms, oldest, lots, leased, ended, retries, due, next_retry, letters) = answers
+    (waiting, expired, in_ms, oldest, lots, leased, ended, retries, due, next_retry, letters) = (
+        answers
+    )
     parked: list[int] = await client.pipeline(
         [("ZCARD", lot_key(queue_name, lot.decode())) for lot in lots[::2]]
     )

@@ -16,6 +16,7 @@ import pytest
 
 from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
+from async_processor.redis_io.keys import lot_key, queue_keys
 from async_processor.testing.eventually import eventually
 from async_processor.wire import dead_letter
 from async_processor.wire.envelope import read
@@ -241,6 +242,7 @@ async def test_status_asks_the_daemon(command: Command, redis: RedisClient) -> N
         heard = await command("status", "--daemon", f"http://127.0.0.1:{port}")
     silent = await command("status", "--daemon", f"http://127.0.0.1:{port}")
     assert f"{QUEUE}: the gate is closed" in heard.out
+    assert heard.out.splitlines()[1].split()[:5] == [QUEUE, "1", "0", "0", "3"]
     assert f"no daemon answers at http://127.0.0.1:{port}" in silent.out
     assert (heard.code, silent.code) == (0, 0)
 
