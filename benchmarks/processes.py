@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 MEBIBYTE = 1024 * 1024
+_LOG_TAIL = 3000
 
 
 class BenchmarkFailed(Exception):
@@ -53,15 +54,20 @@ async def output_of(*module_and_arguments: str) -> bytes:
     return printed
 
 
+def tail(log: Path) -> str:
+    """The end of what a process has said."""
+    return log.read_text(errors="replace")[-_LOG_TAIL:]
+
+
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process and of its children so far."""
-    ticks = sum(sum(map(int, _stat(each)[11:13])) for each in _family(pid))
+    ticks = sum(sum(map(int, _stat(each)[11:13])) for each in family(pid))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mib(pid: int) -> float:
     """Memory of a process and of its children that is in RAM now, in MiB."""
-    pages = sum(int(_stat(each)[21]) for each in _family(pid))
+    pages = sum(int(_stat(each)[21]) for each in family(pid))
     return pages * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
 
 
@@ -70,7 +76,8 @@ def _stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
+    """A process, its children and theirs."""
     members, new = [pid], [pid]
     while new:
         children = Path(f"/proc/{new[0]}/task/{new[0]}/children")

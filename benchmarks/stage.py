@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,17 +40,25 @@ class Stage:
         return await self._client.execute(*command, wait=wait)
 
     async def lay_aside(self, count: int, body: bytes) -> None:
+        """Write a backlog of equal requests where the processor does not look."""
+        await self.lay_aside_each(repeat(body, count))
+
+    async def lay_aside_each(self, bodies: Iterable[bytes]) -> None:
         """Write a backlog where the processor does not look; clears what went before."""
         await self.ask("DEL", RESULTS)
-        for batch in laid_aside(count, body):
+        for batch in laid_aside(bodies):
             await self._client.pipeline(batch)
 
-    async def work_off(self, count: int) -> float:
-        """Release the backlog; returns the seconds until its last result stands."""
+    async def work_off(self, count: int, *, patience: float = _PATIENCE) -> float:
+        """Release the backlog; returns the seconds until its last result stands.
+
+        Raises:
+            BenchmarkFailed: the processor ended, or it took longer than `patience` seconds.
+        """
         start = time.perf_counter()
         await self.ask(*released())
         while await self.ask("LLEN", RESULTS) < count:
-            self._check(patience=start + _PATIENCE - time.perf_counter())
+            self._check(patience=start + patience - time.perf_counter())
             await asyncio.sleep(_LOOK_SECONDS)
         return time.perf_counter() - start
 
