@@ -17,7 +17,7 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     """What lies in the broker. Times are Unix times in seconds by the broker's clock.
 
     `expired` waiting requests have a score that has passed, `in_milliseconds` one that no deadline
-    in seconds has. `parked` ones wait in a lot until a gate has room. `leased` requests are claimed,
+    in seconds has. `parked` ones wait in a lot until a gate has room. `leased` ones are claimed,
     `leases_ended` of them by someone who is silent. `retries`, of them `retries_due`, and
     `dead_letters` are those of all queues together.
     """
