@@ -83,12 +83,13 @@ class Status:
             return "the broker cannot be reached"
         if self._readiness.stage is not Stage.RUNNING:
             return f"this replica is {self._readiness.stage}"
+        trouble = route.settler.trouble.words()
         if not backlog.waiting + backlog.parked:
-            return ""
+            return trouble  # what failed may wait for its next attempt, which is no backlog
         return (
             _closed("the queue's gate", route.gate.state())
             or _closed(f"the gate of pool {route.pool.name!r}", route.pool.gate.state())
-            or route.settler.trouble.words()
+            or trouble
             or _busy(route.pool)
             or _parked(backlog, route.gate.state())
         )
