@@ -31,9 +31,8 @@ class Status:
         self._readiness = readiness
 
     async def read(self) -> Mapping[str, Any]:
-        """The whole status; what the broker cannot tell now is null."""
+        """Queues and pools; what the broker cannot tell now is null."""
         return {
-            "ready": self._readiness.serving,
             "queues": [await self._queue(route) for route in self._topology.routes],
             "pools": [self._pool(pool) for pool in self._topology.pools],
         }

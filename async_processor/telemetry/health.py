@@ -72,7 +72,8 @@ def health_server(
     """The server of the health routes.
 
     `serving` is False before start-up ends and while draining. `status` gives what `/status`
-    shows; only that route asks for the bearer token, since probes send none.
+    shows besides `ready`, which says the same as `/readyz`; only that route asks for the bearer
+    token, since probes send none.
     """
     probe = BrokerProbe(ping, clock)
 
@@ -85,7 +86,8 @@ def health_server(
         return _json({"status": "ready"}) if serving() else _json({"status": "not ready"}, 503)
 
     async def show_status(_request: web.Request) -> web.StreamResponse:
-        return _json(await status())
+        ready = serving() and not await probe.error()
+        return _json({"ready": ready, **await status()})
 
     routes = {
         "/healthz": healthz,

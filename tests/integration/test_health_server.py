@@ -42,7 +42,7 @@ class Daemon:
             raise self.error
 
     async def status(self) -> Mapping[str, Any]:
-        return {"ready": True, "queues": []}
+        return {"queues": []}
 
 
 @asynccontextmanager
@@ -135,6 +135,17 @@ async def test_a_broker_that_hangs_is_not_waited_for() -> None:
 async def test_status_is_what_the_daemon_says() -> None:
     async with running(health(Daemon())) as url:
         assert await get(f"{url}/status") == (200, {"ready": True, "queues": []})
+
+
+@pytest.mark.parametrize(("serving", "error"), [(False, None), (True, BrokerUnavailable())])
+async def test_status_and_the_probe_agree_on_being_ready(
+    serving: bool, error: Exception | None
+) -> None:
+    daemon = Daemon()
+    daemon.serving, daemon.error = serving, error
+    async with running(health(daemon)) as url:
+        assert (await get(f"{url}/readyz"))[0] == 503
+        assert await get(f"{url}/status") == (200, {"ready": False, "queues": []})
 
 
 async def test_the_bearer_token_guards_status_and_not_the_probes() -> None:

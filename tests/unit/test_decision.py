@@ -96,6 +96,24 @@ def test_network_failures_are_retried(failure: Failure) -> None:
     assert decide(NoAnswer(failure=failure, message="gone")).ending is Ending.RETRIED
 
 
+def test_the_retry_carries_how_the_attempt_failed_on_one_short_line() -> None:
+    decision = decide(
+        NoAnswer(failure=Failure.REFUSED, message="connection refused:\n" + 300 * "x")
+    )
+    assert isinstance(decision.outcome, Retry)
+    told = wire.read(decision.outcome.body).last_error
+    assert told == decision.fault
+    assert told.startswith("connection refused:\\nxxx")
+    assert len(told) == 200
+
+
+def test_a_success_has_no_fault_and_what_fails_has() -> None:
+    assert decide(Answer(status=200, body=b"{}")).fault == ""
+    assert decide(Answer(status=404, body=b"no")).fault == "HTTP 404"
+    timed_out = decide(NoAnswer(failure=Failure.TIMEOUT, message="timed out"), now=NOW + 100)
+    assert (timed_out.fault, timed_out.category) == ("timed out", Category.NETWORK)
+
+
 def test_an_answer_over_its_limit_is_final() -> None:
     decision = decide(NoAnswer(failure=Failure.TOO_LARGE, message="answer over 64 MiB"))
     result = posted(decision).result

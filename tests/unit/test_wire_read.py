@@ -400,3 +400,12 @@ def test_that_a_request_was_sent_before_travels_with_it(
     assert read(body).dispatched is bool(stored.get("dispatched"))
     again = read(body).rewritten(retry_count=0, request_queue_name="q", dispatched=told)
     assert read(again).dispatched is found
+
+
+def test_how_the_last_attempt_failed_travels_with_the_request() -> None:
+    first = read(message("r-1"))
+    assert first.last_error == ""
+    failed = read(first.rewritten(retry_count=1, request_queue_name="q", last_error="HTTP 503"))
+    assert failed.last_error == "HTTP 503"
+    moved = read(failed.rewritten(retry_count=1, request_queue_name="q", dispatched=True))
+    assert moved.last_error == "HTTP 503"
