@@ -121,9 +121,17 @@ def _configured(settings: Settings, url: str, queue: str, result_queue: str) -> 
         retry_queue=transport.retry_queue_name,
         dead_letter_queue=transport.dead_letter_queue_name,
         overrides={name: override for name, override in overrides.items() if override},
-        daemon=f"http://localhost:{settings.server.health_port}",
+        daemon=_health_port(settings),
         bearer_token=settings.server.bearer_token,
     )
+
+
+def _health_port(settings: Settings) -> str:
+    """Where a daemon with this configuration listens, on this machine; 0 may be any port."""
+    server = settings.server
+    host = "localhost" if server.bind in ("", "0.0.0.0", "::") else server.bind  # noqa: S104
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"http://{bracketed}:{server.health_port}" if server.health_port else ""
 
 
 def _wrong(option: str, message: str) -> ConfigurationError:

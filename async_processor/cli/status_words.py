@@ -2,35 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from async_processor.cli.daemon_status import Asked, ToldQueue
 from async_processor.redis_io.queue_report import QueueReport
 
 
-def why(report: QueueReport, daemon: Mapping[str, Any] | None, *, silent: str = "") -> str:
+def why(report: QueueReport, told: ToldQueue | None, *, silent: str = "") -> str:
     """What holds the queue back; empty when nothing does, or when it is empty.
 
-    `daemon` is what the daemon's /status says about this queue, None where it was not heard;
-    `silent` is the URL of a daemon that was asked and did not answer.
+    `told` is what the daemon says about this queue, None where it was not heard; `silent` is the
+    URL of a daemon that was asked and did not answer.
     """
-    if daemon and daemon.get("why"):
-        return str(daemon["why"])
-    held = report.leased - report.leases_ended
-    if held > 0:
-        return ""
+    if told and told.why:
+        return told.why
+    if report.leased > report.leases_ended:
+        return _abandoned(report, silent) if silent else ""
     if report.waiting:
-        return _waiting(report, heard=daemon is not None, silent=silent)
+        return _waiting(report, heard=told is not None, silent=silent)
     if report.leases_ended:
         return _silent(report.leases_ended)
     if report.parked:
-        return _parked(report.parked, heard=daemon is not None, silent=silent)
-    if report.retries and not report.retries_due and report.next_retry is not None:
-        wait = span(report.next_retry - report.now)
-        return f"{_count(report.retries, 'retry', 'retries')} not due yet, the next in {wait}"
-    if report.retries_due and daemon is None:
-        return "retries are due and nobody takes them: no daemon seems to run"
+        return _parked(report.parked, heard=told is not None, silent=silent)
     return ""
+
+
+def notes(reports: Sequence[QueueReport], asked: Asked) -> Iterator[str]:
+    """What concerns no single queue: retries and dead letters are those of all of them."""
+    if asked.fault:
+        yield asked.fault
+    elif asked.told is None:
+        yield from _unwatched(reports)
+    for report in reports[:1]:
+        yield from _of_all_queues(report, heard=asked.told is not None)
+
+
+def _unwatched(reports: Sequence[QueueReport]) -> Iterator[str]:
+    """Nobody was asked, so a lease may be a living daemon's or a dead one's."""
+    ends = [
+        report.next_lease_end - report.now
+        for report in reports
+        if report.next_lease_end is not None
+    ]
+    if ends:
+        yield (
+            f"leased requests go back, the first in {span(min(ends))}, unless their daemon still "
+            "runs (--daemon URL asks it)"
+        )
+
+
+def _of_all_queues(report: QueueReport, *, heard: bool) -> Iterator[str]:
+    if report.retries:
+        yield f"all queues: {_retries(report, heard=heard)}"
+    if report.dead_letters:
+        letters = _count(report.dead_letters, "dead letter", "dead letters")
+        yield f"all queues: {letters}; async-processor dead-letter list shows them"
+
+
+def _retries(report: QueueReport, *, heard: bool) -> str:
+    retries = _count(report.retries, "retry", "retries")
+    if report.retries_due:
+        nobody = "" if heard else ": if that stays so, no daemon runs"
+        return f"{retries}, {report.retries_due} of them due{nobody}"
+    wait = 0.0 if report.next_retry is None else report.next_retry - report.now
+    return f"{retries} not due yet, the next in {span(wait)}"
 
 
 def warnings(report: QueueReport) -> Iterator[str]:
@@ -60,6 +95,16 @@ def _waiting(report: QueueReport, *, heard: bool, silent: str) -> str:
     return (
         "nothing is claimed: no daemon runs on this queue, or its gate is closed "
         "(--daemon URL asks the daemon)"
+    )
+
+
+def _abandoned(report: QueueReport, silent: str) -> str:
+    """Leases stand, and the daemon that was asked is away: others may be there or not."""
+    held = _count(report.leased - report.leases_ended, "lease stands", "leases stand")
+    left = 0.0 if report.next_lease_end is None else report.next_lease_end - report.now
+    return (
+        f"{held}, and no daemon answers at {silent}: those that no other daemon extends go back, "
+        f"the first in {span(left)}"
     )
 
 

@@ -18,8 +18,8 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `expired` waiting requests have a score that has passed, `in_milliseconds` one that no deadline
     in seconds has. `parked` ones wait in a lot until a gate has room. `leased` ones are claimed,
-    `leases_ended` of them by someone who is silent. `retries`, of them `retries_due`, and
-    `dead_letters` are those of all queues together.
+    `leases_ended` of them by someone who is silent; `next_lease_end` is the first end to come.
+    `retries`, of them `retries_due`, and `dead_letters` are those of all queues together.
     """
 
     queue_name: str
@@ -31,6 +31,7 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     oldest_deadline: float | None
     leased: int
     leases_ended: int
+    next_lease_end: float | None
     retries: int
     retries_due: int
     next_retry: float | None
@@ -53,15 +54,15 @@ async def read_report(
             ("ZRANGE", keys.lots, 0, -1, "WITHSCORES"),
             ("ZCARD", keys.leases),
             ("ZCOUNT", keys.leases, "-inf", now * 1000),
+            ("ZRANGEBYSCORE", keys.leases, f"({now * 1000}", "+inf", "WITHSCORES", "LIMIT", 0, 1),
             ("ZCARD", retry_queue),
             ("ZCOUNT", retry_queue, "-inf", now),
             ("ZRANGE", retry_queue, 0, 0, "WITHSCORES"),
             ("LLEN", dead_letter_queue),
         ]
     )
-    (waiting, expired, in_ms, oldest, lots, leased, ended, retries, due, next_retry, letters) = (
-        answers
-    )
+    (waiting, expired, in_ms, oldest, lots, *answers) = answers
+    (leased, ended, lease, retries, due, next_retry, letters) = answers
     parked: list[int] = await client.pipeline(
         [("ZCARD", lot_key(queue_name, lot.decode())) for lot in lots[::2]]
     )
@@ -75,6 +76,7 @@ async def read_report(
         oldest_deadline=_lowest(oldest, lots),
         leased=leased,
         leases_ended=ended,
+        next_lease_end=float(lease[1]) / 1000 if lease else None,
         retries=retries,
         retries_due=due,
         next_retry=_first_score(next_retry),

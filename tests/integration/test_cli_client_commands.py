@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -224,27 +225,91 @@ async def test_status_says_why_nothing_moves(command: Command, redis: RedisClien
     assert "no daemon runs" in queue["why"]
 
 
-async def test_status_asks_the_daemon(command: Command, redis: RedisClient) -> None:
-    queue = {"queue_id": "q", "queue_name": QUEUE, "pool_name": "p", "inflight": 3, "gate": {}}
-    status = {"ready": True, "pools": [], "queues": [{**queue, "why": "the gate is closed"}]}
+@asynccontextmanager
+async def health_port(*queue_names: str, token: str = "") -> AsyncIterator[str]:
+    """A daemon's health port, as far as `status` asks it; yields its URL."""
+
+    def told(name: str) -> dict[str, object]:
+        routing = {"queue_id": name, "queue_name": name, "pool_name": "p"}
+        return {**routing, "inflight": 3, "gate": {}, "why": "the gate is closed"}
+
+    status = {"ready": True, "pools": [], "queues": [told(name) for name in queue_names]}
     content = json.dumps(status).encode()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked = await reader.readuntil(b"\r\n\r\n")
         assert asked.startswith(b"GET /status ")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
+        if token and f"Bearer {token}\r\n".encode() not in asked:
+            writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
         await writer.drain()
         writer.close()
 
-    await redis.execute("ZADD", QUEUE, time.time() + 600, "a")
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        heard = await command("status", "--daemon", f"http://127.0.0.1:{port}")
-    silent = await command("status", "--daemon", f"http://127.0.0.1:{port}")
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_status_asks_the_daemon(command: Command, redis: RedisClient) -> None:
+    await redis.execute("ZADD", QUEUE, time.time() + 600, "a")
+    async with health_port(QUEUE) as url:
+        heard = await command("status", "--daemon", url)
+    silent = await command("status", "--daemon", url)
     assert f"{QUEUE}: the gate is closed" in heard.out
     assert heard.out.splitlines()[1].split()[:5] == [QUEUE, "1", "0", "0", "3"]
-    assert f"no daemon answers at http://127.0.0.1:{port}" in silent.out
+    assert f"no daemon answers at {url}" in silent.out
     assert (heard.code, silent.code) == (0, 0)
+
+
+async def test_status_takes_the_queues_from_the_daemon_that_is_asked(
+    command: Command, redis: RedisClient
+) -> None:
+    await redis.execute("ZADD", "b", time.time() + 600, "m")
+    async with health_port("a", "b") as url:
+        asked, one = await asyncio.gather(
+            command("status", "--json", "--daemon", url),
+            command("status", "--json", "--daemon", url, "--queue", "b"),
+        )
+    queues = {queue["queue_name"]: queue["backlog"] for queue in json.loads(asked.out)["queues"]}
+    assert queues == {"a": 0, "b": 1}
+    assert [queue["queue_name"] for queue in json.loads(one.out)["queues"]] == ["b"]
+
+
+async def test_status_says_that_a_daemon_wants_a_token(command: Command, tmp_path: Path) -> None:
+    async with health_port(QUEUE, token="hunter2") as url:
+        server = (
+            f"{{bind: 127.0.0.1, health_port: {url.rpartition(':')[2]}, bearer_token: hunter2}}"
+        )
+        config = tmp_path / "config.yaml"
+        config.write_text(
+            "transport: {url: '${REDIS_URL}', queues: [{igw_base_url: 'http://localhost:8000'}]}\n"
+            f"server: {server}\n"
+        )
+        without, wrong, right, configured = await asyncio.gather(
+            command("status", "--daemon", url),
+            command("status", "--daemon", url, "--token", "hunter3"),
+            command("status", "--daemon", url, "--token", "hunter2"),
+            command("status", "--config", str(config)),
+        )
+    assert f"the daemon at {url} asks for a token: give its" in without.out
+    assert f"the daemon at {url} refuses the token: give its" in wrong.out
+    assert "the gate is closed" in right.out
+    assert "the gate is closed" in configured.out
+
+
+async def test_status_says_when_leases_go_back_that_a_silent_daemon_left(
+    command: Command, redis: RedisClient
+) -> None:
+    now = time.time()
+    await redis.execute("ZADD", queue_keys(QUEUE).leases, (now + 50) * 1000, "1")
+    silent = await command("status", "--daemon", "http://127.0.0.1:9")
+    assert "1 lease stands, and no daemon answers at http://127.0.0.1:9" in silent.out
+
+
+async def test_status_names_what_is_no_daemon(command: Command) -> None:
+    wrong = await command("status", "--daemon", "localhost:8081")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "--daemon: got 'localhost:8081', must be the URL of a health port" in wrong.err
 
 
 _CONFIG = """
