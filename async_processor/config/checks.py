@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from async_processor.config.gate_warnings import gate_warnings
 from async_processor.config.result_queues import result_queue_problems
-from async_processor.config.settings import Settings
+from async_processor.config.settings import ServerSettings, Settings
 from async_processor.errors import Problem
 from async_processor.fields import read_duration
 from async_processor.inference.settings import InferenceSettings
@@ -37,6 +37,7 @@ def faults(document: Mapping[str, Any]) -> list[Problem]:
         *_missing_prometheus(document),
         *_missing_redis(document),
         *_short_lease(document),
+        *_one_port(document),
         *_reserved_results(document),
     ]
 
@@ -144,6 +145,16 @@ def _short_lease(document: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(path="transport.lease_ttl", message=message)
 
 
+def _one_port(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """Port 0 takes a free one each."""
+    server = _mapping(document.get("server"))
+    fields = ServerSettings.model_fields
+    health = server.get("health_port", fields["health_port"].default)
+    metrics = server.get("metrics_port", fields["metrics_port"].default)
+    if str(health) == str(metrics) and str(health) != "0":
+        yield _taken("server.metrics_port", metrics, "server.health_port")
+
+
 def _reserved_results(document: Mapping[str, Any]) -> Iterator[Problem]:
     """A result pushed onto a request, retry or dead-letter queue would be taken for a request."""
     transport = _mapping(document.get("transport"))
@@ -166,13 +177,18 @@ def _reserved_results(document: Mapping[str, Any]) -> Iterator[Problem]:
     yield from result_queue_problems(chosen, {**own, **requests})
 
 
-def _taken(path: str, name: str, other: str) -> Problem:
+def _taken(path: str, name: Any, other: str) -> Problem:
     return Problem(path=path, message=f"got {name!r}, which is {other}; it must be another one")
 
 
 def warnings(settings: Settings) -> list[Problem]:
     """What is legal and probably not meant."""
-    return [*_short_drain(settings), *_idle_pools(settings), *gate_warnings(settings)]
+    return [
+        *_short_drain(settings),
+        *_capped_backoff(settings),
+        *_idle_pools(settings),
+        *gate_warnings(settings),
+    ]
 
 
 def _short_drain(settings: Settings) -> Iterator[Problem]:
@@ -184,6 +200,16 @@ def _short_drain(settings: Settings) -> Iterator[Problem]:
             "again elsewhere"
         )
         yield Problem(path="drain_timeout", message=message)
+
+
+def _capped_backoff(settings: Settings) -> Iterator[Problem]:
+    retry = settings.retry
+    if retry.base_delay > retry.max_delay:
+        message = (
+            f"{retry.base_delay:g}s is longer than retry.max_delay ({retry.max_delay:g}s), which "
+            "caps every wait: the waits do not grow"
+        )
+        yield Problem(path="retry.base_delay", message=message)
 
 
 def _idle_pools(settings: Settings) -> Iterator[Problem]:

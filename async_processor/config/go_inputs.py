@@ -36,7 +36,7 @@ _PLACES: Final = {
 
 
 def document_from(flags: Flags, environ: Mapping[str, str]) -> tuple[dict[str, Any], Notes]:
-    """A document for `load.validated`, and notes about flags that have no effect or a new name.
+    """A document for `load.validated`, and notes about flags that have no effect.
 
     Raises ConfigurationError for documents that cannot be read.
     """
@@ -75,7 +75,7 @@ def _meant(flags: Flags, notes: Notes) -> Flags:
 def _transport(flags: Flags, environ: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     if has_new_transport(flags):
         return _new_transport(flags, environ, notes)
-    type_name = str(flags.get("message-queue-impl", GO_DEFAULT_TRANSPORT))
+    type_name = _chosen(flags, "message-queue-impl")
     if type_name == "gcp-pubsub-gated":
         type_name = "gcp-pubsub"
     if type_name != "redis-sortedset":
@@ -83,8 +83,19 @@ def _transport(flags: Flags, environ: Mapping[str, str], notes: Notes) -> dict[s
     return go_documents.transport(sorted_set(flags), environ, notes)
 
 
+def _chosen(flags: Flags, flag: str) -> str:
+    """The transport that a flag names, which nobody leaves to Go's default any more."""
+    if not flags.get(flag):
+        message = (
+            f"is required: without it the Go implementation takes {GO_DEFAULT_TRANSPORT}, which "
+            f"loses messages and is not supported; add --{flag}=redis-sortedset"
+        )
+        raise ConfigurationError([Problem(path=f"--{flag}", message=message)])
+    return str(flags[flag])
+
+
 def _new_transport(flags: Flags, environ: Mapping[str, str], notes: Notes) -> dict[str, Any]:
-    type_name = str(flags.get("transport", GO_DEFAULT_TRANSPORT))
+    type_name = _chosen(flags, "transport")
     if type_name != "redis-sortedset":
         return {"type": type_name}
     inline, path = flags.get("transport-config"), flags.get("transport-config-file")

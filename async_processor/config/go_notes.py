@@ -17,19 +17,12 @@ _NEW_TRANSPORT: Final = ("transport", "transport-config", "transport-config-file
 def notes_on(flags: Flags) -> Notes:
     """A sentence for each group of flags that do not do what they did."""
     notes = []
-    old = [name for name in flags if name in DEPRECATED]
-    ignored = [name for name in old if has_new_transport(flags) and _is_transport(name)]
-    if ignored:
+    if ignored := _ignored(flags):
         notes.append(f"{_listed(ignored)}: ignored, for --transport or --transport-config is given")
-    if set(old) - set(ignored):
-        notes.append(
-            f"{_listed(name for name in old if name not in ignored)}: deprecated, still obeyed; "
-            "`async-processor config migrate` prints the YAML for it"
-        )
     if flags.get("metrics-endpoint-auth"):
         notes.append("--metrics-endpoint-auth is ignored: server.bearer_token protects /metrics")
     notes += [
-        f"--{name} is ignored: changed queues need a restart in this version"
+        f"--{name} is ignored: files are looked at every few seconds"
         for name in flags
         if name.endswith("config-watch-interval") and flags[name] not in ZERO
     ]
@@ -38,6 +31,32 @@ def notes_on(flags: Flags) -> Notes:
     if any(name in LOGGING and name != "v" for name in flags):
         notes.append("--zap-* flags are ignored")
     return notes
+
+
+def deprecations(flags: Flags) -> Notes:
+    """What `run` says about old flags that it obeys; whoever migrates is rid of them."""
+    ignored = _ignored(flags)
+    obeyed = [name for name in flags if name in DEPRECATED and name not in ignored]
+    if not obeyed:
+        return []
+    way_out = "`async-processor config migrate` prints the YAML for it"
+    return [f"{_listed(obeyed)}: deprecated, still obeyed; {way_out}"]
+
+
+def verbosity(flags: Flags) -> Notes:
+    """What whoever migrates has to know of `-v`, which stays a flag."""
+    if "v" not in flags:
+        return []
+    return [f"-v={flags['v']} is not in the file: give it to run, beside --config"]
+
+
+def _ignored(flags: Flags) -> list[str]:
+    """Deprecated flags that the new ones replace."""
+    return [
+        name
+        for name in flags
+        if name in DEPRECATED and has_new_transport(flags) and _is_transport(name)
+    ]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from async_processor.config import go_flags
 from async_processor.config.defaults import completed
 from async_processor.config.environment import escaped
 from async_processor.config.go_inputs import document_from
+from async_processor.config.go_notes import verbosity
 from async_processor.config.load import validated
 from async_processor.config.yaml_file import write_yaml
 from async_processor.errors import ConfigurationError, Problem
@@ -37,6 +38,7 @@ def migrate(argv: Sequence[str], environ: Mapping[str, str]) -> Migration:
     document, notes = document_from(flags, environ)
     validated(document, environ)
     document, _ = completed(document, environ)
+    notes += verbosity(flags)
     text = _Concealment(environ, notes).value(document, "")
     return Migration(yaml=write_yaml(text), notes=tuple(notes))
 

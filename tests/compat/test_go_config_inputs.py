@@ -304,6 +304,26 @@ def test_switches_are_read_as_go_reads_them(words: list[str], insecure: bool) ->
                 )
             ],
         ),
+        (
+            ["--redis.ss.igw-base-url=http://gw"],
+            [
+                (
+                    "--message-queue-impl: is required: without it the Go implementation takes "
+                    "redis-pubsub, which loses messages and is not supported; add "
+                    "--message-queue-impl=redis-sortedset"
+                )
+            ],
+        ),
+        (
+            ["--transport-config={}"],
+            [
+                (
+                    "--transport: is required: without it the Go implementation takes "
+                    "redis-pubsub, which loses messages and is not supported; add "
+                    "--transport=redis-sortedset"
+                )
+            ],
+        ),
         ([], ["run: needs --config FILE"]),
         (["-v", "4"], ["run: needs --config FILE"]),
         (
@@ -320,9 +340,7 @@ def test_mistakes_name_the_flag_and_the_value(argv: list[str], expected: list[st
     "argv",
     [
         ["--transport=redis-pubsub", "--transport-config={}"],
-        ["--transport-config={}"],
         ["--message-queue-impl=redis-pubsub", "--redis.igw-base-url=http://gw"],
-        ["--redis.ss.igw-base-url=http://gw"],
     ],
 )
 def test_the_transport_that_loses_messages_is_refused_with_the_way_out(argv: list[str]) -> None:
@@ -397,6 +415,21 @@ def test_our_own_file_is_read_too(tmp_path: Path) -> None:
         inputs = run(*argv, GW="http://gw")
         assert inputs.settings.queues[0].igw_base_url == "http://gw"
         assert [note.split(":")[0] for note in inputs.notes] == ["drain_timeout"]
+
+
+def test_run_says_that_old_flags_are_old_and_migrating_does_not() -> None:
+    argv = ["--message-queue-impl=redis-sortedset", "--redis.ss.igw-base-url=http://gw"]
+    (note,) = [note for note in run(*argv).notes if "deprecated" in note]
+    assert note == (
+        "--message-queue-impl, --redis.ss.igw-base-url: deprecated, still obeyed; "
+        "`async-processor config migrate` prints the YAML for it"
+    )
+    assert migrate(argv, {}).notes == ()
+
+
+def test_migrating_says_what_becomes_of_the_verbosity() -> None:
+    argv = ["--message-queue-impl=redis-sortedset", "--redis.ss.igw-base-url=http://gw", "-v=4"]
+    assert migrate(argv, {}).notes == ("-v=4 is not in the file: give it to run, beside --config",)
 
 
 def test_migrating_needs_something_to_migrate() -> None:

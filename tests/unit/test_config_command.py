@@ -105,14 +105,17 @@ def test_flags_become_yaml_and_notes_go_to_standard_error(capsys: Captured) -> N
     assert run_command(MIGRATED) == 0
     out, err = capsys.readouterr()
     assert load_text(out, {}, name="migrated").worker_pools[0].workers == 3
-    assert err == "note: batch_size is ignored: as much is claimed as there are free workers\n"
+    assert err.splitlines() == [
+        "note: batch_size is ignored: as much is claimed as there are free workers",
+        "note: -v=4 is not in the file: give it to run, beside --config",
+    ]
 
 
 def test_migrating_prints_json_too(capsys: Captured) -> None:
     assert run_command([*MIGRATED, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert load_text(printed["yaml"], {}, name="migrated").queues[0].queue_name == "q"
-    assert len(printed["notes"]) == 1
+    assert len(printed["notes"]) == 2
 
 
 def test_wrong_flags_are_wrong_usage(capsys: Captured) -> None:

@@ -201,6 +201,13 @@ def test_a_file_is_loaded(tmp_path: Path) -> None:
             ),
         ),
         (
+            "retry: {base_delay: 10s, max_delay: 5s}",
+            (
+                "retry.base_delay: 10s is longer than retry.max_delay (5s), which caps every wait: "
+                "the waits do not grow"
+            ),
+        ),
+        (
             "worker_pools: [{id: default}, {id: idle}]",
             "worker_pools[1].id: no queue names the pool 'idle', its workers stay idle",
         ),
