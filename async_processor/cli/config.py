@@ -12,7 +12,11 @@ import typer
 from async_processor.errors import ConfigurationError
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Check, explain and migrate configuration."
+    add_completion=False,
+    help="""Check, explain and migrate configuration.
+
+    Example: async-processor config validate config.yaml
+    """,
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]

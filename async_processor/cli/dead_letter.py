@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -15,7 +15,13 @@ from async_processor.producer.dead_letters import DeadLetters, Letter
 from async_processor.producer.errors import DeadlinePassed, InvalidSubmission
 from async_processor.wire.envelope import InvalidMessage
 
-app = typer.Typer(add_completion=False, help="List, show, requeue and purge dead letters.")
+app = typer.Typer(
+    add_completion=False,
+    help="""List, show, requeue and purge dead letters.
+
+    Example: async-processor dead-letter list
+    """,
+)
 
 IdsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of requests.")
@@ -23,6 +29,9 @@ IdsArgument = Annotated[
 QueueFilter = Annotated[str, typer.Option("--queue", help="Only those of this request queue.")]
 ReasonFilter = Annotated[str, typer.Option("--reason", help="Only those whose reason has this.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
+
+
+_TITLES: Final = "buried at (UTC)\tid\tqueue\treason"
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,26 +66,35 @@ def list_letters(
     chosen = Choice(queue=queue, reason=reason)
 
     async def show(letters: DeadLetters) -> None:
+        listed = 0
         async for letter in letters.each():
             if letter in chosen:
+                if not as_json and not listed:
+                    typer.echo(_TITLES)
                 typer.echo(msgspec.json.encode(_facts(letter)) if as_json else _row(letter))
+                listed += 1
 
     _with_letters(config, url, show)
 
 
 @app.command("show")
 def show_letters(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of requests.")],
+    ids: IdsArgument = None,
     config: broker.ConfigOption = None,
     url: broker.UrlOption = "",
+    queue: QueueFilter = "",
+    reason: ReasonFilter = "",
+    everything: AllOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON; the only form.")] = True,
 ) -> None:
     """Print dead letters whole, as JSON lines: the reason and the message as it came.
 
-    Example: async-processor dead-letter show r-1
+    Those without an id are found by --reason or --queue.
+
+    Example: async-processor dead-letter show --reason JSON
     """
     del as_json
-    chosen = Choice(ids=tuple(ids))
+    chosen = _choice(ids, queue, reason, everything=everything)
 
     async def show(letters: DeadLetters) -> None:
         shown = 0
@@ -84,7 +102,7 @@ def show_letters(
             if letter in chosen:
                 typer.echo(letter.raw)
                 shown += 1
-        _require(shown, "no dead letter has such an id; dead-letter list shows them")
+        _require(shown, "no dead letter matches; dead-letter list shows them")
 
     _with_letters(config, url, show)
 

@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from async_processor.config.settings import Settings
     from async_processor.daemon.gate_watch import Watched
 
-app = typer.Typer(no_args_is_help=True, help="Look at gates.")
+app = typer.Typer(add_completion=False)
 
 _COLUMNS: Final = ("gate of", "type", "value", "threshold", "budget", "age", "why")
 
 
 @app.callback()
 def _gate() -> None:
-    """Look at gates."""
+    """See what the configured gates read and allow.
+
+    Example: async-processor gate watch --config config.yaml
+    """
 
 
 @app.command()

@@ -31,7 +31,10 @@ def run(context: typer.Context) -> None:
     Example: async-processor run --config config.yaml
     """
     if _HELP.intersection(context.args):
+        from async_processor.cli.run_help import flags_help
+
         typer.echo(context.get_help())
+        typer.echo(flags_help())
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)

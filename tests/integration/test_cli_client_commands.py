@@ -105,7 +105,10 @@ async def test_version_and_help(command: Command) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["run", "submit", "results", "cancel", "status", "dead-letter purge", "demo", "simulate-pool"],
+    [
+        *("run", "submit", "results", "cancel", "status", "demo", "simulate-pool"),
+        *("dead-letter", "dead-letter purge", "config", "gate", "gate watch"),
+    ],
 )
 async def test_every_command_has_help_with_an_example(command: Command, name: str) -> None:
     ended = await command(*name.split(), "--help")
@@ -371,6 +374,11 @@ async def test_dead_letters_are_listed_moved_back_and_purged(
     assert [json.loads(line)["id"] for line in listed.lines] == ["d-1", ""]
     shown = await command("dead-letter", "show", "d-1")
     assert json.loads(shown.out)["reason"] == "delivered 5 times"
+    told = await command("dead-letter", "list")
+    assert told.lines[0].split("\t") == ["buried at (UTC)", "id", "queue", "reason"]
+    assert told.lines[2].split("\t") == ["2025-11-25 04:32:10", "-", QUEUE, "is not JSON"]
+    nameless = await command("dead-letter", "show", "--reason", "JSON")
+    assert [json.loads(line)["reason"] for line in nameless.lines] == ["is not JSON"]
     refused = await command("dead-letter", "requeue", "d-1")
     assert refused.code == 1
     assert "give it a new one with --deadline" in refused.err
@@ -391,6 +399,10 @@ async def test_dead_letters_are_listed_moved_back_and_purged(
         (("submit", "/no/such/file"), "cannot be read"),
         (("submit", "--no-such-option"), "See async-processor submit --help."),
         (("dead-letter", "purge"), "say which"),
+        (("dead-letter", "show"), "say which"),
+        (("dead-letter",), "See async-processor dead-letter --help."),
+        (("config",), "See async-processor config --help."),
+        (("gate",), "See async-processor gate --help."),
         (("sbmit",), "Did you mean 'submit'?"),
         (("status", "--url", "ftp://x"), "transport.url"),
         (("cancel",), "See async-processor cancel --help."),
