@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
 
-from async_processor.errors import ConfigurationError, Problem
+from async_processor.errors import BrokerUnavailable, ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from async_processor.config.settings import Settings
@@ -27,10 +28,26 @@ ResultQueueOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-RETRY_FOR: Final = 10.0
+RETRY_FOR: Final = 3.0
 """Seconds: somebody waits for the command, so it does not wait long for a broker that is away."""
 PATIENT_RETRY_FOR: Final = 300.0
 """Seconds, for commands that run for long."""
+NOTICE_INTERVAL: Final = 30.0
+"""Seconds between two notices of a patient command that its broker is away."""
+
+
+class OutageNotice:
+    """Says now and then that a patient command waits for its broker."""
+
+    def __init__(self, interval: float = NOTICE_INTERVAL) -> None:
+        self._interval = interval
+        self._next = 0.0
+
+    def __call__(self, error: BrokerUnavailable) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._interval
+            typer.echo(f"async-processor: {error}; trying again", err=True)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +87,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             queue=self.queue,
             result_queue=self.result_queue,
             retry_for=PATIENT_RETRY_FOR if patient else RETRY_FOR,
+            on_outage=OutageNotice() if patient else None,
         )
 
     def connection(self) -> Connection:

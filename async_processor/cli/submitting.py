@@ -83,7 +83,7 @@ class Job:
         """
         total = self._check(producer) if self._checkable else None
         self._output = self._open_output()
-        with progress_bar("results" if self.waits else "requests", total) as bar:
+        async with progress_bar("results" if self.waits else "requests", total) as bar:
             try:
                 fault = await self._submit(producer, bar)
             except ExceptionGroup as failures:  # of waits that ran side by side; one says it all

@@ -15,6 +15,7 @@ from async_processor.producer.chunks import chunked
 from async_processor.producer.connection import Connection
 from async_processor.producer.errors import NoMailbox
 from async_processor.producer.message import Route
+from async_processor.producer.patience import OnOutage
 from async_processor.producer.reading import ResultReader
 from async_processor.producer.receipts import Receipts
 from async_processor.producer.submission import Handle, Submission
@@ -36,9 +37,10 @@ class Producer:
 
     `url` is the broker's, by default that of REDIS_URL. `result_queue` is where results without a
     mailbox go; empty, the processor's configuration decides. Every call is repeated for
-    `retry_for` seconds while the broker is away, then it raises BrokerUnavailable. `reader_lease`
-    (seconds) is how long a silent reader of results counts as alive. With `store_payload` payloads
-    are kept apart from their messages, which then stay small.
+    `retry_for` seconds while the broker is away, then it raises BrokerUnavailable; `on_outage`
+    hears of every failure before. `reader_lease` (seconds) is how long a silent reader of results
+    counts as alive. With `store_payload` payloads are kept apart from their messages, which then
+    stay small.
 
     Use it as `async with Producer() as producer`.
     """
@@ -52,9 +54,11 @@ class Producer:
         tls: TlsSettings = _NO_TLS,
         store_payload: bool = False,
         retry_for: float = 60.0,
+        on_outage: OnOutage | None = None,
         reader_lease: float = 30.0,
     ) -> None:
-        self._broker = Connection(url or os.environ.get("REDIS_URL") or DEFAULT_URL, tls, retry_for)
+        broker_url = url or os.environ.get("REDIS_URL") or DEFAULT_URL
+        self._broker = Connection(broker_url, tls, retry_for, on_outage)
         self._route = Route(
             queue_name=queue, result_queue=result_queue, store_payload=store_payload
         )

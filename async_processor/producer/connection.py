@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from async_processor.clock import SystemClock
 from async_processor.fields import TlsSettings
-from async_processor.producer.patience import Patience
+from async_processor.producer.patience import OnOutage, Patience
 from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import follow_cluster, open_client
 from async_processor.redis_io.list_watch import ListWatch
@@ -29,11 +29,13 @@ class Connection:
     store: ProducerStore
     watch: ListWatch
 
-    def __init__(self, url: str, tls: TlsSettings, retry_for: float) -> None:
+    def __init__(
+        self, url: str, tls: TlsSettings, retry_for: float, on_outage: OnOutage | None = None
+    ) -> None:
         self.clock = SystemClock()
         self._url = url
         self._tls = tls
-        self._patience = Patience(retry_for)
+        self._patience = Patience(retry_for, on_outage)
         self._calls = asyncio.Semaphore(_CONCURRENT_CALLS)
         self._opening = asyncio.Lock()
         self._open = False

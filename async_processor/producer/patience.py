@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from async_processor.errors import BrokerUnavailable
 
 _T = TypeVar("_T")
+OnOutage = Callable[[BrokerUnavailable], None]
 
 _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 2.0
@@ -20,10 +21,12 @@ class Patience:
     """Repeats calls that fail with BrokerUnavailable, for up to `retry_for` seconds each.
 
     What is called must be safe to repeat: the answer may have been lost after the work was done.
+    `on_outage` hears of every failure after which a call is tried again.
     """
 
-    def __init__(self, retry_for: float) -> None:
+    def __init__(self, retry_for: float, on_outage: OnOutage | None = None) -> None:
         self._retry_for = retry_for
+        self._on_outage = on_outage
 
     async def __call__(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         """Raises BrokerUnavailable when the broker has been away for too long."""
@@ -32,8 +35,10 @@ class Patience:
         while True:
             try:
                 return await attempt()
-            except BrokerUnavailable:
+            except BrokerUnavailable as error:
                 if time.monotonic() + wait > give_up_at:
                     raise
+                if self._on_outage is not None:
+                    self._on_outage(error)
             await asyncio.sleep(random.uniform(wait / 2, wait))
             wait = min(_LONGEST_WAIT_S, wait * 2)

@@ -393,6 +393,20 @@ async def test_dead_letters_are_listed_moved_back_and_purged(
     assert (purged.code, await redis.execute("LLEN", "dead-letter-list")) == (0, 0)
 
 
+async def test_without_a_broker_a_command_ends_soon_or_says_that_it_tries() -> None:
+    nobody = Command("redis://127.0.0.1:9/0")
+    ended, following = await asyncio.gather(
+        nobody("cancel", "r-1"), nobody.start("results", "--follow")
+    )
+    assert (ended.code, len(ended.err.splitlines())) == (1, 1)
+    assert following.stderr is not None
+    said = await asyncio.wait_for(following.stderr.readline(), 30)
+    assert said.startswith(b"async-processor: ")
+    assert said.endswith(b"; trying again\n")
+    following.kill()
+    await following.communicate()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
