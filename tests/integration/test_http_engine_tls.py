@@ -6,7 +6,6 @@ The certificates are made for the test by the openssl command line.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import ssl
 import subprocess
@@ -21,6 +20,7 @@ from async_processor.errors import ConfigurationError
 from async_processor.fields import TlsSettings
 from async_processor.inference.base import Answer, Call, Failure, NoAnswer, Reply
 from async_processor.inference.http import HttpEngine
+from async_processor.testing.requirements import unavailable
 
 
 def openssl(*arguments: str) -> None:
@@ -31,7 +31,7 @@ def openssl(*arguments: str) -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An authority (ca), and a server's and a client's certificate signed by it."""
     if shutil.which("openssl") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("openssl is not installed")
+        unavailable("openssl is not installed")
     folder = tmp_path_factory.mktemp("certificates")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     ca, ca_key = str(folder / "ca.pem"), str(folder / "ca.key")

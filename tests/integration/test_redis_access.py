@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from async_processor.errors import BrokerRefused, BrokerUnavailable, Configurati
 from async_processor.fields import TlsSettings
 from async_processor.redis_io.connect import open_client
 from async_processor.testing.redis_probe import probing
+from async_processor.testing.requirements import unavailable
 from async_processor.testing.servers import RedisServer, server_binaries
 from async_processor.transport.redis_sorted_set import RedisSortedSet
 from async_processor.transport.settings import RedisSettings
@@ -136,6 +138,8 @@ class Authority:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    if shutil.which("openssl") is None:
+        unavailable("openssl is not installed")
     return Authority(tmp_path_factory.mktemp("tls"))
 
 
