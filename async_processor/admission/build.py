@@ -30,7 +30,6 @@ from async_processor.redis_io.leased_bucket import LeasedBucket
 from async_processor.redis_io.roll import RedisRoll
 from async_processor.redis_io.shared import SharedClient, SharedClients
 from async_processor.sensors.base import Source
-from async_processor.sensors.polling import JITTER
 from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.redis_value import RedisValueSource
 from async_processor.sensors.registry import Sensors
@@ -49,9 +48,6 @@ _AsksPrometheus = (
 
 SCRAPE_INTERVAL: Final = 1.0
 """Seconds between two looks at a metrics page: a page is cheap, and a second old is old enough."""
-
-EARLIEST: Final = 1 - JITTER
-"""Share of the interval after which the next reading comes at the earliest."""
 
 BUDGET_KEY_INTERVAL: Final = 0.08
 """Seconds between two looks at a budget key while work waits; with all jitter less than 100 ms."""
@@ -187,7 +183,6 @@ def _over_pages(
         rule,
         workers=spot.workers,
         clock=context.clock,
-        interval=SCRAPE_INTERVAL * EARLIEST,
         census=context.census(shared=spot.shared),
     )
 
@@ -284,7 +279,6 @@ def _over_prometheus(
         rule,
         workers=spot.workers,
         clock=context.clock,
-        interval=prometheus.cache_ttl * EARLIEST,
         census=context.census(shared=spot.shared),
         pool="" if isinstance(settings, configured.VllmPoolGate) else settings.pool,
     )

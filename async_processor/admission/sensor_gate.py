@@ -8,7 +8,6 @@ gate is closed.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -25,7 +24,6 @@ from async_processor.admission.base import (
 )
 from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import StartAllowance, own_starts, start_limit
-from async_processor.admission.pace import Growth, Pace
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.sensors.base import Observation, Reading, Sensor, Unreadable
@@ -36,15 +34,13 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
     `saturation` says that the value is a saturation, of which 1 - value is room. `threshold` is
     in room, `fallback` is a budget. `counted` makes starts out of the capacity that came with the
-    reading rather than out of the workers. A value of 1 is usually somebody's word that there is no
-    limit; `measured` says that it only means an idle pool, whose room is as large as the workers.
+    reading rather than out of the workers.
     """
 
     saturation: bool = False
     threshold: float = 0.0
     fallback: float = 0.0
     counted: bool = False
-    measured: bool = False
 
     def room(self, value: float) -> float:
         """D, in [0, 1]."""
@@ -59,8 +55,6 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         budget = self.budget(self.room(reading.value))
         if self.counted and reading.capacity is not None:
             return budget * reading.capacity
-        if self.measured:
-            return budget * workers
         return start_limit(budget, workers)
 
 
@@ -68,8 +62,7 @@ class SensorGate(WithoutLots):
     """One queue's or pool's gate over a sensor that it may share with others.
 
     The sensor's wake and every question put to the gate bring it up to date; nothing else writes
-    its state but takers and their tickets. `interval` is how many seconds lie between two readings,
-    over which the starts of one are spread; 0: all that a reading allows may start at once.
+    its state but takers and refunds.
     """
 
     def __init__(
@@ -81,7 +74,6 @@ class SensorGate(WithoutLots):
         workers: int,
         clock: Clock,
         pool: str = "",
-        interval: float = 0.0,
         census: Census = ALONE,
     ) -> None:
         self._type = type_name
@@ -93,11 +85,6 @@ class SensorGate(WithoutLots):
         self._census = census
         self._portion = census.portion()
         self._allowance = StartAllowance()
-        self._growth = Growth()
-        self._gradual = interval > 0 and not rule.counted
-        """Free places that were counted may be taken at once, others as the pool bears it."""
-        self._pace = Pace(interval if self._gradual else 0.0)
-        self._reminder: asyncio.TimerHandle | None = None
         self._seen: Observation | None = None
         self._reading: Reading | None = None
         """The last there was, also while the source cannot be read."""
@@ -111,9 +98,6 @@ class SensorGate(WithoutLots):
 
     async def stop(self) -> None:
         """The sensor may be others' too: whoever made it stops it."""
-        if self._reminder is not None:
-            self._reminder.cancel()
-            self._reminder = None
 
     def budget(self) -> float:
         return self._census.portion().of_budget(self._whole_budget())
@@ -129,16 +113,15 @@ class SensorGate(WithoutLots):
 
     def permits(self, workers: int) -> int:
         self._look()
-        available = self._available()
+        available = self._allowance.available()
         return workers if available is None else min(workers, available)
 
     async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
         self._look()
         now = self._clock.monotonic()
-        if self._available() != 0 and self._allowance.take(now):
-            self._pace.take(now)
+        if self._allowance.take(now):
             refund = partial(self._refund, now, self._held_back)
-            return Continue(ticket=LocalTicket(on_release=self._growth.ended, on_refund=refund))
+            return Continue(ticket=LocalTicket(on_refund=refund))
         self._held_back += 1
         return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
 
@@ -180,26 +163,7 @@ class SensorGate(WithoutLots):
 
     def _allow(self, starts: float | None, taken_at: float) -> None:
         own = own_starts(starts, self._portion, self._workers)
-        if self._gradual:
-            slots = own_starts(self._workers, self._portion, self._workers)
-            own = self._growth.limit(own, slots or 0)
         self._allowance.renew(own, taken_at=taken_at)
-        self._pace.begin(self._allowance.available() or 0, self._clock.monotonic())
-
-    def _available(self) -> int | None:
-        """How many may start now; None: any number. Wakes the waiting when more become due."""
-        allowed = self._allowance.available()
-        due = self._pace.due(self._clock.monotonic())
-        if allowed is None or due is None:
-            return allowed
-        if due < allowed and self._reminder is None:
-            loop = asyncio.get_running_loop()
-            self._reminder = loop.call_later(self._pace.wait(), self._remind)
-        return min(allowed, due)
-
-    def _remind(self) -> None:
-        self._reminder = None
-        self._wake()
 
     def _observed(self) -> None:
         self._look()
@@ -207,7 +171,6 @@ class SensorGate(WithoutLots):
 
     def _refund(self, started_at: float, held_back_before: int) -> None:
         self._allowance.refund(started_at)
-        self._pace.give_back()
         if self._held_back != held_back_before:
             self._wake()
 
@@ -227,8 +190,6 @@ class SensorGate(WithoutLots):
                 return f"the value {room:.3g} is not above {threshold:.3g}" + _noted(reading)
             case Reading() as reading if self._allowance.available() == 0:
                 return "as many have started as the last reading allows" + _noted(reading)
-            case Reading() as reading if self._pace.due(self._clock.monotonic()) == 0:
-                return "the starts that the last reading allows are spread over time"
             case Reading(note=note):
                 return note
 

@@ -11,7 +11,6 @@ import pytest
 from async_processor.admission import build
 from async_processor.admission.base import Continue, Gate, GateState
 from async_processor.admission.build import GateContext, build_gate
-from async_processor.admission.pace import FEW
 from async_processor.admission.settings import EndpointScrapeGate
 from async_processor.clock import SystemClock
 from async_processor.testing.candidates import CANDIDATE
@@ -79,7 +78,7 @@ async def test_a_saturation_drives_the_gate_open_partly_closed_and_back(bench: B
         page.text = f'saturation{{pool="p"}} {saturation}\nsaturation{{pool="other"}} 0.99\n'
         state = await reads(gate, budget)
         assert state.threshold == 0.1
-        assert gate.permits(WORKERS) == min(FEW, int(budget * WORKERS + 1e-9))  # more follow
+        assert gate.permits(WORKERS) == int(budget * WORKERS + 1e-9)
 
 
 async def test_a_budget_is_taken_as_it_stands(bench: Bench) -> None:
@@ -125,7 +124,7 @@ async def test_a_missing_series_is_unreadable_unless_it_has_a_value(bench: Bench
     bare = await bench.gate(page, metric="queue_size", fallback=0.5)
     state = await unreadable(bare, "has no series queue_size")
     assert (state.budget, state.value) == (0.5, None)
-    assert bare.permits(WORKERS) == FEW
+    assert bare.permits(WORKERS) == 50
     counted_as_empty = await bench.gate(
         page, metric="queue_size", absent_value=0, max_count_per_pod=4
     )
