@@ -93,8 +93,10 @@ TOLD = Asked(told=Told(ready=True, queues=()))
             _report(leased=3, next_lease_end=1042.0),
             Asked(),
             [
-                "leased requests go back, the first in 42 s, unless their daemon still runs "
-                "(--daemon URL asks it)"
+                (
+                    "leased requests go back, the first in 42 s, unless their daemon still runs "
+                    "(--daemon URL asks it)"
+                )
             ],
         ),
         (_report(leased=3, next_lease_end=1042.0), TOLD, []),
