@@ -32,10 +32,11 @@ from benchmarks.vllm_installation import Installation
 from benchmarks.vllm_servers import MODEL, Shape, vllm_servers
 
 SERVERS: Final = 2
+SHAPE: Final = Shape(num_gpu_blocks_override=97)
 RHYTHM: Final = Rhythm(burst_seconds=5, pause_seconds=5, burst_rate=3, pause_rate=1)
 CHAT: Final = ChatSettings(model=MODEL, prompt_words=300, output_tokens=40)
-BACKGROUND_TOKENS: Final = 60
-WORKERS: Final = 16
+BACKGROUND_TOKENS: Final = 400
+WORKERS: Final = 8
 GATE: Final = "{type: vllm-pool, urls: [<urls>], max_running_per_pod: 3}"
 ALONE: Final = "no background"
 _SITUATIONS: Final[Mapping[str, str]] = {
@@ -66,7 +67,7 @@ async def vllm_interactive(folder: Path, *, requests: int = 500, turns: int = 3)
     seen: dict[str, list[Turn]] = {name: [] for name in _SITUATIONS}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as logs:
         async with (
-            vllm_servers(installation, Path(logs), SERVERS, Shape()) as urls,
+            vllm_servers(installation, Path(logs), SERVERS, SHAPE) as urls,
             _balanced(urls) as front,
         ):
             for number in range(turns):
