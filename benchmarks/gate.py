@@ -45,7 +45,7 @@ async def gate(
     """Compare the gate with a static limit and with none."""
     via = via or ("prometheus" if prometheus_binary() else "scrape")
     rows = []
-    for what, settings in _ways(via).items():
+    for what, settings in ways(via).items():
         run = await measured(settings, requests, workers, interactive=interactive)
         rows.append(_row(what, run))
     beside = "beside interactive chats in bursts" if interactive else "without other traffic"
@@ -53,7 +53,7 @@ async def gate(
     return Report(name="gate", title=title, rows=rows, aims=_AIMS)
 
 
-def _ways(via: str) -> Mapping[str, str]:
+def ways(via: str) -> Mapping[str, str]:
     """The gate's settings by what is shown for them."""
     static = static_limit()
     return {
