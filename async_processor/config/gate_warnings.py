@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from async_processor.admission.pool_budget import closing_point
 from async_processor.admission.settings import (
-    CompositeGate,
     GateSettings,
     GatingMode,
     LocalMaxConcurrencyGate,
@@ -15,9 +14,9 @@ from async_processor.admission.settings import (
     QuotaMode,
     RedisLeasedRateGate,
     RedisQuotaGate,
-    TierPriorityAdmissionGate,
-    WaitOnRefuseGate,
 )
+from async_processor.config.gate_parts import with_inner
+from async_processor.config.quota_sums import at_once, quota_sums
 from async_processor.config.settings import Settings
 from async_processor.dispatch.settings import PoolSettings
 from async_processor.errors import Problem
@@ -27,6 +26,7 @@ _Placed = tuple[str, GateSettings, PoolSettings]
 
 def gate_warnings(settings: Settings) -> Iterator[Problem]:
     """Of every gate, also those that others are made of."""
+    yield from quota_sums(settings)
     for path, gate, pool in _gates(settings):
         yield from _needless_sharing(path, gate)
         match gate:
@@ -67,37 +67,24 @@ def _quota_warnings(path: str, gate: RedisQuotaGate, pool: PoolSettings) -> Iter
             "refuse, or a tenant to count them under, would limit them"
         )
         yield Problem(path=f"{path}.missing_attribute", message=message)
+    if gate.mode is QuotaMode.CONCURRENCY and at_once(gate) > pool.workers:
+        message = (
+            f"{at_once(gate)} at once can't be reached: "
+            f"the pool {pool.id!r} has {pool.workers} workers"
+        )
+        yield Problem(path=f"{path}.{'limits' if gate.limits else 'limit'}", message=message)
     if gate.gating_mode is GatingMode.CLASSIFYING:
         return
     if gate.limit is None and "*" not in gate.limits:
         message = "is not set: tenants that limits does not name have no limit"
         yield Problem(path=f"{path}.limit", message=message)
-    quotas = max(gate.limit or 0, sum(gate.limits.values()))
-    if gate.mode is QuotaMode.CONCURRENCY and quotas > pool.workers:
-        message = (
-            f"{quotas} at once can't be reached: the pool {pool.id!r} has {pool.workers} workers"
-        )
-        yield Problem(path=f"{path}.{'limits' if gate.limits else 'limit'}", message=message)
 
 
 def _gates(settings: Settings) -> Iterator[_Placed]:
     pools = {pool.id: pool for pool in settings.worker_pools}
     for index, queue in enumerate(settings.queues):
-        path = f"transport.queues[{index}].gate"
-        yield from _with_inner(path, queue.gate, pools[queue.worker_pool_id])
+        for path, gate in with_inner(f"transport.queues[{index}].gate", queue.gate):
+            yield path, gate, pools[queue.worker_pool_id]
     for index, pool in enumerate(settings.worker_pools):
-        yield from _with_inner(f"worker_pools[{index}].gate", pool.gate, pool)
-
-
-def _with_inner(path: str, gate: GateSettings, pool: PoolSettings) -> Iterator[_Placed]:
-    yield path, gate, pool
-    match gate:
-        case CompositeGate(gates=gates):
-            for index, inner in enumerate(gates):
-                yield from _with_inner(f"{path}.gates[{index}]", inner, pool)
-        case WaitOnRefuseGate(gate=inner):
-            yield from _with_inner(f"{path}.gate", inner, pool)
-        case TierPriorityAdmissionGate(saturation_gate_params=inner):
-            yield from _with_inner(f"{path}.saturation_gate_params", inner, pool)
-        case _:
-            pass
+        for path, gate in with_inner(f"worker_pools[{index}].gate", pool.gate):
+            yield path, gate, pool
