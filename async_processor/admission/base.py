@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from async_processor.listeners import Leave, nobody_tells
 from async_processor.wire.envelope import Envelope
 
 
@@ -146,16 +147,16 @@ class Gate(Protocol):
         """Decide about one message and reserve what it needs."""
         ...
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever more may start than before."""
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        """Call `wake` whenever more may start than before, until what is returned is called."""
         ...
 
     async def room(self, lot: str) -> int | None:
         """How many that were refused into a lot may come back; None: the lot is another gate's."""
         ...
 
-    def on_room(self, recall: Callable[[str], None]) -> None:
-        """Call `recall` with a lot whenever this process has made room in it."""
+    def on_room(self, recall: Callable[[str], None]) -> Leave:
+        """Call `recall` with a lot whenever this process has made room in it, likewise."""
         ...
 
     def state(self) -> GateState:
@@ -170,5 +171,6 @@ class WithoutLots:
         """No lot is this gate's."""
         return None
 
-    def on_room(self, recall: Callable[[str], None]) -> None:
+    def on_room(self, recall: Callable[[str], None]) -> Leave:  # noqa: ARG002
         """There is never room to tell of."""
+        return nobody_tells

@@ -19,6 +19,7 @@ import msgspec
 
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.listeners import Leave, Listeners, nobody_tells
 from async_processor.telemetry.logs import get_logger
 
 RENEW_SECONDS: Final = 2.0
@@ -79,7 +80,7 @@ class Census(Protocol):
 
     def portion(self) -> Portion: ...
 
-    def subscribe(self, changed: Callable[[], None]) -> None:
+    def subscribe(self, changed: Callable[[], None]) -> Leave:
         """Call `changed` whenever the portion has changed."""
         ...
 
@@ -90,8 +91,9 @@ class Alone:
     def portion(self) -> Portion:
         return WHOLE
 
-    def subscribe(self, changed: Callable[[], None]) -> None:
+    def subscribe(self, changed: Callable[[], None]) -> Leave:  # noqa: ARG002
         """Nothing ever changes."""
+        return nobody_tells
 
 
 ALONE: Final = Alone()
@@ -111,15 +113,15 @@ class RollCensus:
         self._portion = WHOLE
         self._listed_since: float | None = None
         self._unread = ""
-        self._changed: list[Callable[[], None]] = []
+        self._changed = Listeners[[]]()
 
     def portion(self) -> Portion:
         return self._portion
 
-    def subscribe(self, changed: Callable[[], None]) -> None:
+    def subscribe(self, changed: Callable[[], None]) -> Leave:
         """From now on the roll is needed."""
-        self._changed.append(changed)
         self._wanted.set()
+        return self._changed.add(changed)
 
     async def run(self) -> None:
         """Run until cancelled; then the others hear at once that there is one less."""
@@ -159,8 +161,7 @@ class RollCensus:
             return
         self._portion = portion
         _log.info("replicas", count=portion.replicas, rank=portion.rank)
-        for changed in self._changed:
-            changed()
+        self._changed.tell()
 
     async def _leave(self) -> None:
         try:

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from async_processor.admission.base import Candidate, Continue, Gate, GateState, Ticket, Verdict
+from async_processor.listeners import Leave, all_of
 
 
 class Chain:
@@ -49,9 +50,8 @@ class Chain:
             held.pop_all()
         return Continue(ticket=Bundle(tickets), classification=candidate.classification, lot=lot)
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        for gate in self._gates:
-            gate.subscribe(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return all_of([gate.subscribe(wake) for gate in self._gates])
 
     async def room(self, lot: str) -> int | None:
         """That of the gate whose lot it is."""
@@ -61,9 +61,8 @@ class Chain:
                 return room
         return None
 
-    def on_room(self, recall: Callable[[str], None]) -> None:
-        for gate in self._gates:
-            gate.on_room(recall)
+    def on_room(self, recall: Callable[[str], None]) -> Leave:
+        return all_of([gate.on_room(recall) for gate in self._gates])
 
     def state(self) -> GateState:
         """Reading and threshold of the tightest gate that has a source; all must be readable."""

@@ -18,6 +18,7 @@ from async_processor.admission.base import (
 from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import InFlightAllowance
 from async_processor.admission.tickets import LocalTicket
+from async_processor.listeners import Leave, Listeners, Subscriptions
 
 
 class ConcurrencyGate(WithoutLots):
@@ -37,14 +38,14 @@ class ConcurrencyGate(WithoutLots):
         self._census = census
         self._slots = InFlightAllowance(census.portion().of(limit))
         self._held_back = 0
-        self._wakes: list[Callable[[], None]] = []
-        census.subscribe(self._divide)
+        self._wakes = Listeners[[]]()
+        self._hears = Subscriptions(partial(census.subscribe, self._divide))
 
     async def start(self) -> None:
-        """Nothing to start."""
+        self._hears.join()
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        self._hears.leave()
 
     def budget(self) -> float:
         """What is free of the whole limit."""
@@ -61,8 +62,8 @@ class ConcurrencyGate(WithoutLots):
         over = Wait if self._blocking else Refuse
         return over(reason=Reason.GATE_CLOSED, message=self._full())
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     def state(self) -> GateState:
         return GateState(
@@ -80,17 +81,13 @@ class ConcurrencyGate(WithoutLots):
     def _divide(self) -> None:
         """Take over another portion of the limit."""
         self._slots.limit = self._census.portion().of(self._whole)
-        self._wake()
+        self._wakes.tell()
 
     def _release(self) -> None:
         self._slots.give_back()
-        self._wake()
+        self._wakes.tell()
 
     def _refund(self, held_back_before: int) -> None:
         self._slots.give_back()
         if self._held_back != held_back_before:
-            self._wake()
-
-    def _wake(self) -> None:
-        for wake in self._wakes:
-            wake()
+            self._wakes.tell()

@@ -7,6 +7,7 @@ from typing import Final
 
 from async_processor.admission.base import Candidate, Continue, GateState, Verdict, WithoutLots
 from async_processor.admission.tickets import HOLDS_NOTHING
+from async_processor.listeners import Leave, nobody_tells
 
 _CONTINUE: Final = Continue(ticket=HOLDS_NOTHING)
 
@@ -29,8 +30,9 @@ class ConstantGate(WithoutLots):
     async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
         return _CONTINUE
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
+    def subscribe(self, wake: Callable[[], None]) -> Leave:  # noqa: ARG002
         """Never wakes: there is never more than before."""
+        return nobody_tells
 
     def state(self) -> GateState:
         return GateState(type="constant", budget=1.0)

@@ -28,6 +28,7 @@ from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.lifecycle import Watch
+from async_processor.listeners import Leave, Listeners
 from async_processor.redis_io.leased_bucket import Draw, LeasedBucket
 from async_processor.telemetry.logs import get_logger
 
@@ -80,7 +81,7 @@ class LeasedRateGate(WithoutLots):
         self._read = False
         self._fault = "not read yet"
         self._held_back = 0
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes = Listeners[[]]()
         gauges.leased(rps=0.0, valid=False, valid_until=0.0)
 
     async def start(self) -> None:
@@ -112,8 +113,8 @@ class LeasedRateGate(WithoutLots):
         reason = Reason.GATE_CLOSED if self._read else Reason.ERROR
         return Refuse(reason=reason, message=self._reason())
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     def state(self) -> GateState:
         return GateState(
@@ -135,7 +136,7 @@ class LeasedRateGate(WithoutLots):
         """A permit that was not used goes the way of the others: it helps now, or lapses."""
         self._permits += 1
         if self._held_back != held_back_before:
-            self._wake()
+            self._wakes.tell()
 
     async def _run(self) -> None:
         while True:
@@ -157,7 +158,7 @@ class LeasedRateGate(WithoutLots):
             return LONGEST_PAUSE
         self._take(draw, asked_at)
         if draw.permits or self.budget() > before:
-            self._wake()
+            self._wakes.tell()
         return min(max(draw.wait, SHORTEST_PAUSE), LONGEST_PAUSE)
 
     def _batch(self) -> int:
@@ -179,10 +180,6 @@ class LeasedRateGate(WithoutLots):
         self._read, self._fault = False, reason
         self._rate, self._permits, self._over_at = 0.0, 0, -math.inf
         self._gauges.leased(rps=0.0, valid=False, valid_until=0.0)
-
-    def _wake(self) -> None:
-        for wake in self._wakes:
-            wake()
 
     def _reason(self) -> str:
         if self._fault:

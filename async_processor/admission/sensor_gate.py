@@ -26,6 +26,7 @@ from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import StartAllowance, own_starts, start_limit
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
+from async_processor.listeners import Leave, Listeners, Subscriptions
 from async_processor.sensors.base import Observation, Reading, Sensor, Unreadable
 
 
@@ -89,15 +90,18 @@ class SensorGate(WithoutLots):
         self._reading: Reading | None = None
         """The last there was, also while the source cannot be read."""
         self._held_back = 0
-        self._wakes: list[Callable[[], None]] = []
-        sensor.subscribe(self._observed)
-        census.subscribe(self._observed)
+        self._wakes = Listeners[[]]()
+        self._hears = Subscriptions(
+            partial(sensor.subscribe, self._observed), partial(census.subscribe, self._observed)
+        )
 
     async def start(self) -> None:
+        self._hears.join()
         await self._sensor.start()
 
     async def stop(self) -> None:
         """The sensor may be others' too: whoever made it stops it."""
+        self._hears.leave()
 
     def budget(self) -> float:
         return self._census.portion().of_budget(self._whole_budget())
@@ -125,8 +129,8 @@ class SensorGate(WithoutLots):
         self._held_back += 1
         return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     def state(self) -> GateState:
         budget = self.budget()
@@ -167,16 +171,12 @@ class SensorGate(WithoutLots):
 
     def _observed(self) -> None:
         self._look()
-        self._wake()
+        self._wakes.tell()
 
     def _refund(self, started_at: float, held_back_before: int) -> None:
         self._allowance.refund(started_at)
         if self._held_back != held_back_before:
-            self._wake()
-
-    def _wake(self) -> None:
-        for wake in self._wakes:
-            wake()
+            self._wakes.tell()
 
     def _reason(self) -> str:
         """Why the gate holds back, or what its operator should know; else empty."""

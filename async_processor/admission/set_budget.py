@@ -23,6 +23,7 @@ from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import InFlightAllowance, in_flight_limit
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
+from async_processor.listeners import Leave, Listeners, Subscriptions
 from async_processor.sensors.base import Reading, Sensor, Unreadable
 
 
@@ -51,15 +52,18 @@ class SetBudgetGate(WithoutLots):
         self._census = census
         self._slots = InFlightAllowance(0)
         self._held_back = 0
-        self._wakes: list[Callable[[], None]] = []
-        sensor.subscribe(self._changed)
-        census.subscribe(self._changed)
+        self._wakes = Listeners[[]]()
+        self._hears = Subscriptions(
+            partial(sensor.subscribe, self._changed), partial(census.subscribe, self._changed)
+        )
 
     async def start(self) -> None:
+        self._hears.join()
         await self._sensor.start()
 
     async def stop(self) -> None:
         """The sensor may be others' too: whoever made it stops it."""
+        self._hears.leave()
 
     def budget(self) -> float:
         return self._census.portion().of_budget(self._whole_budget())
@@ -77,8 +81,8 @@ class SetBudgetGate(WithoutLots):
         self._held_back += 1
         return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     def state(self) -> GateState:
         latest = self._sensor.latest()
@@ -111,20 +115,16 @@ class SetBudgetGate(WithoutLots):
         before = self._slots.available()
         after = self._look().available()
         if before is not None and (after is None or after > before):
-            self._wake()
+            self._wakes.tell()
 
     def _release(self) -> None:
         self._slots.give_back()
-        self._wake()
+        self._wakes.tell()
 
     def _refund(self, held_back_before: int) -> None:
         self._slots.give_back()
         if self._held_back != held_back_before:
-            self._wake()
-
-    def _wake(self) -> None:
-        for wake in self._wakes:
-            wake()
+            self._wakes.tell()
 
     def _reason(self) -> str:
         """Why the gate holds back, or what its operator should know; else empty."""

@@ -27,6 +27,7 @@ from async_processor.admission.base import (
     Verdict,
     Wait,
 )
+from async_processor.listeners import Leave
 from async_processor.wire import tiers
 from async_processor.wire.tiers import Tier
 
@@ -70,14 +71,14 @@ class TierGate:
         tier = tiers.read(candidate.labels.get(self._tier_label, ""))
         return tier is Tier.INTERACTIVE and candidate.classification is Classification.OVERFLOW
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._gate.subscribe(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._gate.subscribe(wake)
 
     async def room(self, lot: str) -> int | None:
         return await self._gate.room(lot)
 
-    def on_room(self, recall: Callable[[str], None]) -> None:
-        self._gate.on_room(recall)
+    def on_room(self, recall: Callable[[str], None]) -> Leave:
+        return self._gate.on_room(recall)
 
     def state(self) -> GateState:
         return msgspec.structs.replace(self._gate.state(), type="tier-priority-admission")

@@ -120,7 +120,7 @@ class Topology:
             elif self._pool_differs(settings, workshop):
                 pool.reconfigure(settings.workers, gate, workshop.merge_policy(settings))
         for name in self._pools.keys() - wanted.keys():
-            del self._pools[name]
+            self._pools.pop(name).close()
 
     def _pool_differs(self, settings: PoolSettings, workshop: Workshop) -> bool:
         before = {pool.id: pool for pool in self.settings.worker_pools}.get(settings.id)

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from async_processor.admission.base import Reason
@@ -21,6 +22,7 @@ from async_processor.dispatch.suspects import Suspects
 from async_processor.dispatch.worker import Worker
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import uninterrupted
+from async_processor.listeners import Subscriptions
 from async_processor.settlement.decision import Ending
 from async_processor.settlement.expiry import cancelled_among
 from async_processor.settlement.held import Held, Holdings, PhaseGauges
@@ -73,17 +75,26 @@ class Intake:
         self._more = False
         """The last claim got all it asked for, so that there is probably more."""
         self._tasks: set[asyncio.Task[None]] = set()
-        for gate in (route.gate, route.pool.gate):
-            gate.subscribe(self._gate_changed.set)
+        self._hears = Subscriptions(
+            partial(route.gate.subscribe, self._gate_changed.set),
+            partial(route.pool.gate.subscribe, self._gate_changed.set),
+        )
 
     async def run(self) -> None:
         """Run until cancelled; what was claimed by then goes on."""
-        while True:
-            try:
-                await self._turn()
-            except BrokerUnavailable as error:
-                _log.warning("nothing_claimed", queue_name=self._queue_name, error=str(error))
-                await self._clock.sleep(random.uniform(0.1, BROKER_PAUSE))
+        self._hears.join()
+        try:
+            while True:
+                await self._turn_or_pause()
+        finally:
+            self._hears.leave()
+
+    async def _turn_or_pause(self) -> None:
+        try:
+            await self._turn()
+        except BrokerUnavailable as error:
+            _log.warning("nothing_claimed", queue_name=self._queue_name, error=str(error))
+            await self._clock.sleep(random.uniform(0.1, BROKER_PAUSE))
 
     async def _turn(self) -> None:
         if not self._more and not await self._transport.wait_for_work(

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from async_processor.admission.base import Gate
+from async_processor.listeners import Subscriptions
 
 
 class ParkingLot:
@@ -14,12 +18,14 @@ class ParkingLot:
 
     Whoever is woken asks the gate again and says `passed` when it got through; then the next one
     is woken. One that is refused again parks again and the lot stays quiet until the gate changes.
+    The lot listens to the gate as long as somebody waits.
     """
 
     def __init__(self, gate: Gate) -> None:
         self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
         self._arrivals = itertools.count()
-        gate.subscribe(self.passed)
+        self._present = 0
+        self._hears = Subscriptions(partial(gate.subscribe, self.passed))
 
     async def wait(self, deadline: float, timeout: float) -> None:
         """Wait for a turn, at most `timeout` seconds; raises TimeoutError when none came.
@@ -29,12 +35,24 @@ class ParkingLot:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (deadline, next(self._arrivals), turn))
         try:
-            async with asyncio.timeout(timeout):
-                await turn
+            with self._presence():
+                async with asyncio.timeout(timeout):
+                    await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
                 self.passed()  # woken and cut off at once: the turn goes to the next
             raise
+
+    @contextmanager
+    def _presence(self) -> Iterator[None]:
+        self._hears.join()
+        self._present += 1
+        try:
+            yield
+        finally:
+            self._present -= 1
+            if not self._present:
+                self._hears.leave()
 
     def passed(self) -> None:
         """Give the turn to the request with the earliest deadline."""

@@ -22,6 +22,7 @@ from async_processor.clock import Clock
 from async_processor.dispatch.merge.base import MergePolicy, Ready
 from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.listeners import Leave, nobody_tells
 from async_processor.telemetry.metrics import PoolMetrics
 
 GATHERING: Final = 0.002
@@ -65,6 +66,7 @@ class Pool:
         """Who waits in a lane, by the identity of what stands there."""
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
+        self._leave_gate: Leave = nobody_tells
         self.reconfigure(settings.workers, gate, merge)
 
     def reconfigure(self, workers: int, gate: Gate, merge: MergePolicy) -> None:
@@ -72,12 +74,17 @@ class Pool:
 
         Whatever waits in a lane of another policy has to be cut off by the caller.
         """
+        self._leave_gate()
         self.workers = workers
         self.gate = gate
         self.merge = merge
         self._metrics.worker_limit(workers)
-        gate.subscribe(self._offer)
+        self._leave_gate = gate.subscribe(self._offer)
         self._offer()
+
+    def close(self) -> None:
+        """The pool is gone: its gate tells it nothing any more, and what runs goes on."""
+        self._leave_gate()
 
     @property
     def free_slots(self) -> int:

@@ -13,11 +13,13 @@ import contextlib
 import math
 import random
 from collections.abc import Collection
+from functools import partial
 from typing import Final
 
 from async_processor.admission.base import OVERFLOW_LOT
 from async_processor.dispatch.route import Route
 from async_processor.errors import BrokerUnavailable
+from async_processor.listeners import Subscriptions
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Transport
 
@@ -48,15 +50,13 @@ class Recaller:
         """When all lots are to be looked at, in monotonic seconds: at once, for those left by
         others."""
         self._told = asyncio.Event()
-        self._running = False
-        """Gates outlive a recaller whose queue is changed, and go on telling it."""
-        for gate in (route.gate, route.pool.gate):
-            gate.on_room(self._has_room)
-        route.pool.merge.on_room(self._lane_has_room)
+        self._hears = Subscriptions(
+            partial(route.gate.on_room, self._has_room),
+            partial(route.pool.gate.on_room, self._has_room),
+            partial(route.pool.merge.on_room, self._lane_has_room),
+        )
 
     def _has_room(self, lot: str) -> None:
-        if not self._running:
-            return
         self._roomy.add(lot)
         self._told.set()
 
@@ -66,23 +66,22 @@ class Recaller:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        self._running = True
+        self._hears.join()
         try:
-            await self._turns()
+            while True:
+                await self._turn_or_pause()
+                await self._clock.sleep(REST)
+                await self._wait()
         finally:
-            self._running = False
-            self._roomy.clear()
+            self._hears.leave()
 
-    async def _turns(self) -> None:
-        while True:
-            try:
-                await self.turn()
-            except BrokerUnavailable as error:
-                self._sweep_at = -math.inf
-                _log.warning("nothing_recalled", queue_name=self._queue_name, error=str(error))
-                await self._clock.sleep(random.uniform(0.1, BROKER_PAUSE))
-            await self._clock.sleep(REST)
-            await self._wait()
+    async def _turn_or_pause(self) -> None:
+        try:
+            await self.turn()
+        except BrokerUnavailable as error:
+            self._sweep_at = -math.inf
+            _log.warning("nothing_recalled", queue_name=self._queue_name, error=str(error))
+            await self._clock.sleep(random.uniform(0.1, BROKER_PAUSE))
 
     async def turn(self) -> None:
         """Look once where there may be room. Raises BrokerUnavailable."""

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from functools import partial
 
 from async_processor.admission.base import Gate
 from async_processor.dispatch.seat import Seat
+from async_processor.listeners import Subscriptions
 
 
 class SecondLook:
-    """One queue's, by the lots that its gate names."""
+    """One queue's, by the lots that its gate names; listens to it as long as somebody waits."""
 
     def __init__(self, gate: Gate) -> None:
         self._waiting: dict[str, list[tuple[float, int, Seat]]] = {}
         self._arrivals = itertools.count()
-        gate.on_room(self._room)
+        self._hears = Subscriptions(partial(gate.on_room, self._room))
 
     def wait(self, lot: str, deadline: float, seat: Seat) -> None:
         """A request waits for its turn; `deadline` (Unix time) is its rank."""
+        self._hears.join()
         heap = self._waiting.setdefault(lot, [])
         heapq.heappush(heap, (deadline, next(self._arrivals), seat))
 
@@ -34,6 +37,8 @@ class SecondLook:
             self._waiting[lot] = left
         else:
             self._waiting.pop(lot, None)
+        if not self._waiting:
+            self._hears.leave()
 
     def _room(self, lot: str) -> None:
         if lot in self._waiting:

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from async_processor.errors import AsyncProcessorError
+from async_processor.listeners import Leave
 
 
 class NoAnswer(AsyncProcessorError):
@@ -90,6 +91,6 @@ class Sensor(Protocol):
         """None until the first look is over."""
         ...
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake` after every new observation."""
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        """Call `wake` after every new observation, until what is returned is called."""
         ...

@@ -16,6 +16,7 @@ from typing import Final
 
 from async_processor.clock import Clock
 from async_processor.lifecycle import Watch
+from async_processor.listeners import Leave, Listeners
 from async_processor.sensors.base import (
     BadAnswer,
     Measurement,
@@ -59,7 +60,7 @@ class PollingSensor:
         self._moment: float | None = None
         self._missed = ""
         """Why the last look brought nothing, while the reading before it still stands."""
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes = Listeners[[]]()
 
     async def start(self) -> None:
         if self._task is None:
@@ -76,8 +77,8 @@ class PollingSensor:
             self._lose(self._missed or f"the last reading is more than {self.max_age:.3g} s old")
         return self._latest
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     async def _run(self) -> None:
         while True:
@@ -97,8 +98,7 @@ class PollingSensor:
             self._lose(str(error))
         if self._latest is not before:
             self._report(before)
-            for wake in self._wakes:
-                wake()
+            self._wakes.tell()
 
     def _take(self, measurement: Measurement, asked_at: float) -> None:
         moment = measurement.moment

@@ -101,6 +101,7 @@ class Replica:
 
     async def start(self) -> None:
         assert self.context.roll is not None
+        await self.gate.start()
         self._task = asyncio.create_task(self.context.roll.run())
         await asyncio.sleep(0)
 
@@ -112,6 +113,7 @@ class Replica:
 
     async def close(self) -> None:
         await self.stop()
+        await self.gate.stop()
         await self.context.redis.stop()
 
 

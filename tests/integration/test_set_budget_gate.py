@@ -100,7 +100,8 @@ async def test_what_is_no_number_closes(gate: Gate, client: RedisClient, text: s
 
 async def test_a_key_of_another_type_closes(gate: Gate, client: RedisClient) -> None:
     await client.execute("HSET", KEY, "a", "b")
-    assert "WRONGTYPE" in (await has(gate, lambda state: not state.available)).reason
+    refused = await has(gate, lambda state: "WRONGTYPE" in state.reason)
+    assert not refused.available
 
 
 async def test_what_runs_counts_and_not_what_has_started(gate: Gate, client: RedisClient) -> None:

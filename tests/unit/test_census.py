@@ -33,6 +33,7 @@ from async_processor.admission.settings import (
     WaitOnRefuseGate,
 )
 from async_processor.errors import BrokerUnavailable
+from async_processor.listeners import Leave, Listeners, nobody_tells
 from async_processor.sensors.base import Observation, Reading
 from async_processor.testing.candidates import CANDIDATE
 from async_processor.testing.clock import ManualClock
@@ -190,18 +191,17 @@ class Fixed:
 
     def __init__(self, portion: Portion) -> None:
         self._portion = portion
-        self._changed: list[Callable[[], None]] = []
+        self._changed = Listeners[[]]()
 
     def portion(self) -> Portion:
         return self._portion
 
-    def subscribe(self, changed: Callable[[], None]) -> None:
-        self._changed.append(changed)
+    def subscribe(self, changed: Callable[[], None]) -> Leave:
+        return self._changed.add(changed)
 
     def set(self, portion: Portion) -> None:
         self._portion = portion
-        for changed in self._changed:
-            changed()
+        self._changed.tell()
 
 
 class Dial:
@@ -222,8 +222,8 @@ class Dial:
     def latest(self) -> Observation:
         return self._reading
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        pass
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return nobody_tells
 
 
 def by_reading(value: float, census: Census) -> SensorGate:
@@ -268,6 +268,7 @@ async def test_another_portion_counts_at_once_and_wakes(
 ) -> None:
     census = Fixed(NOTHING)
     gate = make(0.8, census)
+    await gate.start()
     woken: list[int] = []
     gate.subscribe(lambda: woken.append(gate.permits(10)))
     assert (gate.permits(10), gate.budget()) == (0, 0.0)

@@ -27,6 +27,7 @@ from async_processor.admission.settings import (
     WaitOnRefuseGate,
 )
 from async_processor.clock import SystemClock
+from async_processor.listeners import Leave, nobody_tells
 from async_processor.testing.candidates import CANDIDATE
 
 REFUSE = Refuse(reason=Reason.QUOTA_EXHAUSTED, message="enough")
@@ -71,8 +72,9 @@ class Scripted(WithoutLots):
     async def refund(self) -> None:
         self.events.append("refund")
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
         self.wake = wake
+        return nobody_tells
 
     def state(self) -> GateState:
         return self._state
@@ -168,6 +170,11 @@ async def test_refusals_become_waiting_and_nothing_else_changes() -> None:
     assert admitted.ticket is inner
     assert (patient.budget(), patient.permits(8)) == (0.5, 4)
     assert patient.state() == GateState(type="wait-on-refuse", budget=0.5, reason="why")
+
+
+async def test_a_refusal_that_concerns_one_tenant_takes_no_place_in_memory() -> None:
+    refusal = Refuse(reason=Reason.QUOTA_EXHAUSTED, message="enough", lot="quota of a")
+    assert await Patience(Scripted(refusal)).admit(CANDIDATE) is refusal
 
 
 async def test_who_waits_is_woken_when_the_inner_gate_changes() -> None:

@@ -10,16 +10,20 @@ import pytest
 
 from async_processor.admission.base import Gate
 from async_processor.dispatch.parking import ParkingLot
+from async_processor.listeners import Leave, Listeners
 
 
 class Bell:
     """The one thing that a lot wants of a gate."""
 
     def __init__(self) -> None:
-        self.ring: Callable[[], None] = lambda: None
+        self.listeners = Listeners[[]]()
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self.ring = wake
+    def ring(self) -> None:
+        self.listeners.tell()
+
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self.listeners.add(wake)
 
 
 def lot() -> tuple[Bell, ParkingLot]:
@@ -59,3 +63,17 @@ async def test_a_turn_given_to_one_that_is_cut_off_goes_to_the_next() -> None:
     with pytest.raises(asyncio.CancelledError):
         await first
     await second
+
+
+async def test_a_lot_listens_to_its_gate_as_long_as_somebody_waits() -> None:
+    bell, parking = lot()
+    for _ in range(3):
+        waiting = [asyncio.create_task(parking.wait(deadline, 60)) for deadline in (10.0, 20.0)]
+        await asyncio.sleep(0)
+        assert len(bell.listeners) == 1
+        bell.ring()
+        await waiting[0]
+        assert len(bell.listeners) == 1
+        waiting[1].cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert not len(bell.listeners)

@@ -15,6 +15,7 @@ from async_processor.dispatch.merge.random_robin import RandomRobin
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.seat import Seat
 from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.listeners import Leave, Listeners
 from async_processor.telemetry.metrics import Metrics
 
 
@@ -23,12 +24,11 @@ class Valve(WithoutLots):
 
     def __init__(self, permits: int = 1_000_000) -> None:
         self._permits = permits
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes = Listeners[[]]()
 
     def open(self, permits: int) -> None:
         self._permits = permits
-        for wake in self._wakes:
-            wake()
+        self._wakes.tell()
 
     async def start(self) -> None: ...
 
@@ -43,8 +43,8 @@ class Valve(WithoutLots):
     async def admit(self, candidate: Candidate) -> Verdict:
         raise NotImplementedError
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     def state(self) -> GateState:
         return GateState(type="valve", budget=self.budget())

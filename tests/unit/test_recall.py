@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from async_processor.admission.base import OVERFLOW_LOT
 from async_processor.dispatch.recall import REST, Recaller
 from async_processor.dispatch.route import Route
+from async_processor.listeners import Leave, Listeners
 from async_processor.testing.clock import ManualClock
 from async_processor.testing.flaky import FlakyTransport
 from async_processor.testing.memory_probe import MemoryProbe
@@ -26,7 +27,10 @@ class Rooms:
     def __init__(self, rooms: Mapping[str, int] | None = None) -> None:
         self.rooms = dict(rooms or {})
         self.asked: list[str] = []
-        self.tell: Callable[..., None] = lambda *_: None
+        self.listeners = Listeners[...]()
+
+    def tell(self, *lot: str) -> None:
+        self.listeners.tell(*lot)
 
     async def room(self, lot: str) -> int | None:
         self.asked.append(lot)
@@ -36,8 +40,8 @@ class Rooms:
         room = self.rooms.get(lot)
         return None if room is None else max(room, covered)
 
-    def on_room(self, recall: Callable[..., None]) -> None:
-        self.tell = recall
+    def on_room(self, recall: Callable[..., None]) -> Leave:
+        return self.listeners.add(recall)
 
 
 class Stage:
@@ -185,9 +189,11 @@ async def test_a_broker_that_is_away_delays_and_forgets_nothing() -> None:
         await ended(task)
 
 
-async def test_after_its_end_nothing_is_kept_of_what_gates_tell() -> None:
+async def test_it_listens_to_gates_and_lanes_until_it_ends() -> None:
     async with stage() as made:
-        await ended(await running(made))
-        made.gate.tell("a")
-        state: Any = made.recaller
-        assert not state._roomy
+        told = [made.gate.listeners, made.pool_gate.listeners, made.merge.listeners]
+        assert [len(each) for each in told] == [0, 0, 0]
+        task = await running(made)
+        assert [len(each) for each in told] == [1, 1, 1]
+        await ended(task)
+        assert [len(each) for each in told] == [0, 0, 0]

@@ -8,6 +8,7 @@ import pytest
 
 from async_processor.admission.base import Continue, Reason, Refuse
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
+from async_processor.listeners import Leave, Listeners
 from async_processor.sensors.base import Observation, Reading, Unreadable
 from async_processor.testing.candidates import CANDIDATE
 from async_processor.testing.clock import ManualClock
@@ -19,7 +20,7 @@ class Dial:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._latest: Observation | None = None
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes = Listeners[[]]()
         self.started = 0
 
     async def start(self) -> None:
@@ -31,8 +32,8 @@ class Dial:
     def latest(self) -> Observation | None:
         return self._latest
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     def turn(self, value: float, capacity: float | None = None, note: str = "") -> None:
         now = self._clock.monotonic()
@@ -43,8 +44,7 @@ class Dial:
 
     def _set(self, observation: Observation) -> None:
         self._latest = observation
-        for wake in self._wakes:
-            wake()
+        self._wakes.tell()
 
 
 class Bench:
@@ -150,6 +150,7 @@ async def test_a_lost_source_means_the_fallback_for_each_look_that_fails() -> No
 
 async def test_a_lost_source_leaves_the_last_value_standing_and_says_so() -> None:
     bench = Bench()
+    await bench.gate.start()
     bench.dial.turn(0.7)
     await bench.clock.advance(4)
     bench.dial.lose("connection refused")
@@ -182,6 +183,7 @@ async def test_a_reading_is_spent_once_however_often_the_gate_is_asked() -> None
 
 async def test_the_gate_wakes_on_readings_losses_and_refunds() -> None:
     bench, woken = Bench(), list[float]()
+    await bench.gate.start()
     bench.gate.subscribe(lambda: woken.append(bench.gate.permits(10)))
     bench.dial.turn(0.1)
     verdict = await bench.gate.admit(CANDIDATE)

@@ -23,6 +23,7 @@ from async_processor.admission.settings import TierPriorityAdmissionGate
 from async_processor.admission.tickets import HOLDS_NOTHING
 from async_processor.admission.tiers import TierGate
 from async_processor.clock import SystemClock
+from async_processor.listeners import Leave, nobody_tells
 from async_processor.testing.candidates import candidate
 
 REFUSE = Refuse(reason=Reason.GATE_CLOSED, message="the value 0.1 is not above 0.2", lot="l")
@@ -51,14 +52,16 @@ class Saturation:
     async def admit(self, candidate: Candidate) -> Verdict:
         return self._says
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
         self.wake = wake
+        return nobody_tells
 
     async def room(self, lot: str) -> int | None:
         return 7 if lot == "l" else None
 
-    def on_room(self, recall: Callable[[str], None]) -> None:
+    def on_room(self, recall: Callable[[str], None]) -> Leave:
         recall("l")
+        return nobody_tells
 
     def state(self) -> GateState:
         return GateState(type="inner", budget=self._budget, value=0.1, threshold=0.2)

@@ -17,6 +17,7 @@ from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.seat import Seat
 from async_processor.dispatch.second_look import SecondLook
 from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.listeners import Leave, Listeners
 from async_processor.telemetry.metrics import Metrics
 from async_processor.wire.request import Request
 
@@ -27,10 +28,13 @@ class Bell:
     """The one thing that a second look wants of a gate."""
 
     def __init__(self) -> None:
-        self.ring: Callable[[str], None] = lambda lot: None
+        self.listeners = Listeners[[str]]()
 
-    def on_room(self, recall: Callable[[str], None]) -> None:
-        self.ring = recall
+    def ring(self, lot: str) -> None:
+        self.listeners.tell(lot)
+
+    def on_room(self, recall: Callable[[str], None]) -> Leave:
+        return self.listeners.add(recall)
 
 
 def pool(workers: int) -> Pool:
@@ -126,3 +130,15 @@ async def test_room_in_a_quota_wakes_the_earliest_overflow_and_no_other() -> Non
     for each in (*seats, *running):
         each.leave()
     assert one.free_slots == 6
+
+
+def test_a_second_look_listens_as_long_as_somebody_waits_for_it() -> None:
+    bell, some_seat = Bell(), cast("Seat", object())
+    looks = SecondLook(cast("Gate", bell))
+    looks.wait("a", 10.0, some_seat)
+    looks.wait("b", 10.0, some_seat)
+    assert len(bell.listeners) == 1
+    looks.leave("a", some_seat)
+    assert len(bell.listeners) == 1
+    looks.leave("b", some_seat)
+    assert not len(bell.listeners)

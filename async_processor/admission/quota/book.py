@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from async_processor.admission.base import Ticket
+from async_processor.listeners import Leave
 from async_processor.wire.envelope import Envelope
 
 
@@ -42,10 +43,10 @@ class Book(Protocol):
         """How many more requests of a tenant there is room for. Raises BrokerUnavailable."""
         ...
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
         """Call `wake` when the count can be read again."""
         ...
 
-    def on_room(self, freed: Callable[[str], None]) -> None:
+    def on_room(self, freed: Callable[[str], None]) -> Leave:
         """Call `freed` with a tenant that somebody waits for when this process has made room."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from async_processor.admission.base import (
@@ -27,6 +28,7 @@ from async_processor.admission.tickets import HOLDS_NOTHING
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import Watch
+from async_processor.listeners import Leave, Listeners, Subscriptions
 
 ALLOW: Final = "allow"
 REFUSE: Final = "refuse"
@@ -70,19 +72,22 @@ class QuotaGate:
         self._watch = watch
         self._lot = f"{'' if blocking else OVERFLOW_LOT}{name}"
         self._waiting = Waiting()
-        self._wakes: list[Callable[[], None]] = []
-        self._recalls: list[Callable[[str], None]] = []
+        self._wakes = Listeners[[]]()
+        self._recalls = Listeners[[str]]()
         self._task: asyncio.Task[None] | None = None
-        book.subscribe(self._wake)
-        book.on_room(self._freed)
+        self._hears = Subscriptions(
+            partial(book.subscribe, self._wakes.tell), partial(book.on_room, self._freed)
+        )
 
     async def start(self) -> None:
+        self._hears.join()
         await self._book.start()
         if self._task is None:
             self._task = self._watch.spawn(f"quota gate {self._name}", self._look_again())
 
     async def stop(self) -> None:
         """The count may be others' too: whoever made it stops it."""
+        self._hears.leave()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -148,8 +153,8 @@ class QuotaGate:
         message = f"the request has no metadata {self._tenants.attribute!r} to count it under"
         return Refuse(reason=Reason.QUOTA_EXHAUSTED, message=message, lot=f"{self._lot}:nobody")
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._wakes.add(wake)
 
     async def room(self, lot: str) -> int | None:
         if lot == f"{self._lot}:nobody":
@@ -169,8 +174,8 @@ class QuotaGate:
             return 0
         return room
 
-    def on_room(self, recall: Callable[[str], None]) -> None:
-        self._recalls.append(recall)
+    def on_room(self, recall: Callable[[str], None]) -> Leave:
+        return self._recalls.add(recall)
 
     def state(self) -> GateState:
         return GateState(
@@ -197,21 +202,14 @@ class QuotaGate:
             for tenant in due:
                 self._tell(tenant)
             if due:
-                self._wake()
+                self._wakes.tell()
 
     def _freed(self, tenant: str) -> None:
-        """Not after the stop: a gate that a reload has replaced leaves its count running."""
-        if self._task is not None:
-            self._tell(tenant)
-            self._wake()
+        self._tell(tenant)
+        self._wakes.tell()
 
     def _tell(self, tenant: str) -> None:
-        for recall in self._recalls:
-            recall(self._lot_of(tenant))
-
-    def _wake(self) -> None:
-        for wake in self._wakes:
-            wake()
+        self._recalls.tell(self._lot_of(tenant))
 
     def _reason(self) -> str:
         if not self._book.available:

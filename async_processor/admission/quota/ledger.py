@@ -12,6 +12,7 @@ import msgspec
 
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.listeners import Leave, Listeners
 from async_processor.redis_io.client import Argument
 from async_processor.redis_io.scripts import Script
 from async_processor.redis_io.shared import SharedClient
@@ -67,14 +68,14 @@ class Ledger:
         self._clock = clock
         self._asked: deque[_Asked] = deque()
         self._sender: asyncio.Task[None] | None = None
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes = Listeners[[]]()
         self.available = False
         self.fault = "not read yet"
         """Why it is not available."""
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
         """Call `wake` when the quota can be read again."""
-        self._wakes.append(wake)
+        return self._wakes.add(wake)
 
     def ask(self, question: Question) -> asyncio.Future[int]:
         """The script's answer; the future raises BrokerUnavailable when there is none.
@@ -169,8 +170,7 @@ class Ledger:
             return
         self.available, self.fault = True, ""
         _log.info("quota_readable", quota=self._shared_key, redis=self._client.place)
-        for wake in self._wakes:
-            wake()
+        self._wakes.tell()
 
     def _lost(self, error: BrokerUnavailable) -> None:
         if self.available or self.fault != str(error):

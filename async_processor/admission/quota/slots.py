@@ -22,6 +22,7 @@ from async_processor.admission.quota.ledger import Ledger, Question
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import Watch
+from async_processor.listeners import Leave, Listeners
 from async_processor.redis_io.keys import QuotaKeys
 from async_processor.redis_io.scripts import QUOTA_SLOTS
 from async_processor.redis_io.shared import SharedClient
@@ -99,7 +100,7 @@ class Slots:
         self._held: dict[str, Slot] = {}
         self._unfreed: dict[str, Slot] = {}
         """Given back, and Redis has not confirmed it."""
-        self._freed: list[Callable[[str], None]] = []
+        self._freed = Listeners[[str]]()
         self._tasks: list[asyncio.Task[None]] = []
         self._ledger = Ledger(
             client,
@@ -117,11 +118,11 @@ class Slots:
     def fault(self) -> str:
         return self._ledger.fault
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._ledger.subscribe(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._ledger.subscribe(wake)
 
-    def on_room(self, freed: Callable[[str], None]) -> None:
-        self._freed.append(freed)
+    def on_room(self, freed: Callable[[str], None]) -> Leave:
+        return self._freed.add(freed)
 
     async def start(self) -> None:
         if not self._tasks:
@@ -176,8 +177,7 @@ class Slots:
             return
         self._unfreed.pop(slot.name, None)
         if answer.result():
-            for freed in self._freed:
-                freed(slot.tenant)
+            self._freed.tell(slot.tenant)
 
     def _question(self, what: str, slot: Slot, limit: int = 0) -> Question:
         return Question(

@@ -21,6 +21,7 @@ from async_processor.admission.quota.ledger import Ledger, Question
 from async_processor.admission.tickets import HOLDS_NOTHING, LocalTicket
 from async_processor.clock import Clock
 from async_processor.lifecycle import Watch
+from async_processor.listeners import Leave, Listeners
 from async_processor.redis_io.keys import QuotaKeys
 from async_processor.redis_io.scripts import QUOTA_STARTS
 from async_processor.redis_io.shared import SharedClient
@@ -44,7 +45,7 @@ class Starts:
         self._window = window
         self._clock = clock
         self._watch = watch
-        self._freed: list[Callable[[str], None]] = []
+        self._freed = Listeners[[str]]()
         self._task: asyncio.Task[None] | None = None
         self._ledger = Ledger(
             client,
@@ -66,11 +67,11 @@ class Starts:
     def fault(self) -> str:
         return self._ledger.fault
 
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        self._ledger.subscribe(wake)
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return self._ledger.subscribe(wake)
 
-    def on_room(self, freed: Callable[[str], None]) -> None:
-        self._freed.append(freed)
+    def on_room(self, freed: Callable[[str], None]) -> Leave:
+        return self._freed.add(freed)
 
     async def start(self) -> None:
         if self._task is None:
@@ -110,8 +111,7 @@ class Starts:
 
     def _refunded(self, tenant: str, answer: asyncio.Future[int]) -> None:
         if not answer.cancelled() and answer.exception() is None and answer.result():
-            for freed in self._freed:
-                freed(tenant)
+            self._freed.tell(tenant)
 
     def _keys_of(self, tenant: str) -> tuple[str, str]:
         return self._keys.starts(tenant), self._keys.charged(tenant)

@@ -15,6 +15,7 @@ import msgspec
 
 from async_processor.admission.base import Classification
 from async_processor.dispatch.settings import QueueSettings
+from async_processor.listeners import Leave
 from async_processor.wire.request import Request
 
 
@@ -77,6 +78,7 @@ class MergePolicy(Protocol):
         """
         ...
 
-    def on_room(self, recall: Callable[[], None]) -> None:
-        """Call `recall` whenever a lane that was full has room again."""
+    def on_room(self, recall: Callable[[], None]) -> Leave:
+        """Call `recall` whenever a lane that was full has room again, until what is returned is
+        called."""
         ...

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from async_processor.admission.base import Classification
 from async_processor.dispatch.merge.base import Bidder, Ready
 from async_processor.dispatch.settings import QueueSettings
+from async_processor.listeners import Leave, nobody_tells
 
 
 class RandomRobin:
@@ -39,5 +40,6 @@ class RandomRobin:
     def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
         return None
 
-    def on_room(self, recall: Callable[[], None]) -> None:
+    def on_room(self, recall: Callable[[], None]) -> Leave:  # noqa: ARG002
         """Nothing is ever full."""
+        return nobody_tells

@@ -13,6 +13,7 @@ from async_processor.admission.base import Classification
 from async_processor.dispatch.merge.base import Bidder, Ready
 from async_processor.dispatch.merge.lane import Lane
 from async_processor.dispatch.settings import QueueSettings
+from async_processor.listeners import Leave, Listeners
 from async_processor.wire.tiers import Tier, read
 
 LANES: Final = tuple(
@@ -47,7 +48,7 @@ class TierPriority:
         self._tier_label = tier_label
         self._turns: dict[str, int] = {}
         self._turn = 0
-        self._recalls: list[Callable[[], None]] = []
+        self._recalls = Listeners[[]]()
 
     def choose(self, bidders: Sequence[Bidder]) -> int:
         """The highest tier; among equals the queue whose last turn is longest ago."""
@@ -98,8 +99,8 @@ class TierPriority:
             return min(covered, self._lanes[lane_of(tier, Classification.RESERVED)].room)
         return self._lanes[lane_of(tier, Classification.OVERFLOW)].room
 
-    def on_room(self, recall: Callable[[], None]) -> None:
-        self._recalls.append(recall)
+    def on_room(self, recall: Callable[[], None]) -> Leave:
+        return self._recalls.add(recall)
 
     def lane(self, queue: QueueSettings, classification: Classification) -> int:
         return lane_of(self._tier(queue), classification)
@@ -112,5 +113,4 @@ class TierPriority:
 
     def _tell(self, was_full: bool) -> None:
         if was_full:
-            for recall in self._recalls:
-                recall()
+            self._recalls.tell()

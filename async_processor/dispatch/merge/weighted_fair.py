@@ -16,6 +16,7 @@ from async_processor.dispatch.merge.base import Bidder, Ready
 from async_processor.dispatch.merge.cost import Cost
 from async_processor.dispatch.merge.lane import Lane
 from async_processor.dispatch.settings import QueueSettings
+from async_processor.listeners import Leave, Listeners
 from async_processor.wire.tiers import Tier, read
 
 DEFAULT: Final = "default"
@@ -119,7 +120,7 @@ class WeightedFair:
         self._tiers = {tier: Tenants(self._weight, cost, places) for tier in Tier}
         self._turns: dict[str, int] = {}
         self._turn = 0
-        self._recalls: list[Callable[[], None]] = []
+        self._recalls = Listeners[[]]()
 
     def choose(self, bidders: Sequence[Bidder]) -> int:
         """The queue whose last turn is longest ago; tiers have places of their own."""
@@ -152,13 +153,13 @@ class WeightedFair:
         for tenants in self._tiers.values():
             ready = tenants.next()
             if ready is not None:
-                self._tell()
+                self._recalls.tell()
                 return ready
         return None
 
     def remove(self, ready: Ready) -> None:
         if self._tenants(ready.queue).remove(self._tenant(ready), ready):
-            self._tell()
+            self._recalls.tell()
 
     def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
         if not lot.startswith(LOT_PREFIX):
@@ -166,8 +167,8 @@ class WeightedFair:
         tenants = self._tenants(queue)
         return max(0, min(tenants.room, tenants.lane_room(lot.removeprefix(LOT_PREFIX))))
 
-    def on_room(self, recall: Callable[[], None]) -> None:
-        self._recalls.append(recall)
+    def on_room(self, recall: Callable[[], None]) -> Leave:
+        return self._recalls.add(recall)
 
     def _overdue(self, now: float) -> Ready | None:
         if self._max_age is None:
@@ -186,7 +187,3 @@ class WeightedFair:
 
     def _weight(self, tenant: str) -> float:
         return self._weights.get(tenant, self._weights.get(DEFAULT, 1.0))
-
-    def _tell(self) -> None:
-        for recall in self._recalls:
-            recall()
