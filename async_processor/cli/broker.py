@@ -14,7 +14,7 @@ from async_processor.errors import BrokerUnavailable, ConfigurationError, Proble
 
 if TYPE_CHECKING:
     from async_processor.config.settings import Settings
-    from async_processor.fields import TlsSettings
+    from async_processor.fields import Confirm, TlsSettings
     from async_processor.producer import Producer
     from async_processor.producer.connection import Connection
 
@@ -61,6 +61,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     tls: TlsSettings
+    confirm: Confirm
     queues: tuple[str, ...]
     result_queue: str = ""
     results_from: str = "result-list"
@@ -87,6 +88,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             queue=self.queue,
             result_queue=self.result_queue,
             retry_for=PATIENT_RETRY_FOR if patient else RETRY_FOR,
+            confirm=self.confirm,
             on_outage=OutageNotice() if patient else None,
         )
 
@@ -103,7 +105,7 @@ def target(config: Path | None, url: str, queue: str = "", result_queue: str = "
     Raises:
         ConfigurationError: the configuration is wrong, or its broker cannot be reached from here.
     """
-    from async_processor.fields import TlsSettings
+    from async_processor.fields import Confirm, TlsSettings
     from async_processor.producer.client import DEFAULT_QUEUE, DEFAULT_RESULT_QUEUE, DEFAULT_URL
 
     if config is not None:
@@ -111,6 +113,7 @@ def target(config: Path | None, url: str, queue: str = "", result_queue: str = "
     return Target(
         url=url or os.environ.get("REDIS_URL") or DEFAULT_URL,
         tls=TlsSettings(),
+        confirm=Confirm(),
         queues=(queue or DEFAULT_QUEUE,),
         result_queue=result_queue,
         results_from=result_queue or DEFAULT_RESULT_QUEUE,
@@ -133,6 +136,7 @@ def _configured(settings: Settings, url: str, queue: str, result_queue: str) -> 
     return Target(
         url=url or transport.url,
         tls=transport.tls,
+        confirm=transport.confirm,
         queues=(queue,) if queue else tuple(overrides),
         result_queue=result_queue,
         results_from=result_queue or transport.result_queue_name,

@@ -31,6 +31,7 @@ NEEDS_RESTART: Final = (
             "type",
             "url",
             "tls",
+            "confirm",
             "retry_queue_name",
             "dead_letter_queue_name",
             "lease_ttl",

@@ -25,16 +25,18 @@ from async_processor.fields.quantities import (
     Positive,
     PositiveDuration,
     Share,
+    Whole,
     read_duration,
     read_size,
 )
 from async_processor.fields.secrets import MASK, Secret, SecretHeaders, without_password
-from async_processor.fields.section import Section, TlsSettings
+from async_processor.fields.section import Confirm, Section, TlsSettings
 
 __all__ = [
     "MASK",
     "BrokerUrl",
     "ByteSize",
+    "Confirm",
     "Count",
     "Duration",
     "HeaderName",
@@ -54,6 +56,7 @@ __all__ = [
     "Share",
     "TlsSettings",
     "UrlPath",
+    "Whole",
     "read_duration",
     "read_size",
     "without_password",

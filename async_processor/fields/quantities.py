@@ -108,6 +108,8 @@ ByteSize = Annotated[int, BeforeValidator(read_size), Field(gt=0), _SCHEMA_SIZE]
 """Bytes, more than 0."""
 Count = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
 """A whole number above 0."""
+Whole = Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)]
+"""A whole number, 0 or more."""
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_boolean)]
 """A TCP port; 0 lets the system choose."""
 Number = Annotated[float, BeforeValidator(_no_boolean)]

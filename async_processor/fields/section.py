@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from async_processor.fields.quantities import PositiveDuration, Whole
 from async_processor.fields.secrets import Hidden, shown
 
 
@@ -57,3 +58,15 @@ class TlsSettings(Section):
         if bool(self.cert_file) != bool(self.key_file):
             raise ValueError("cert_file and key_file belong together: set both or none")
         return self
+
+
+class Confirm(Section):
+    """How many replicas of the broker must have a write before it counts as safe from a failover.
+
+    The write stands on the master in any case; what is not confirmed may be lost with it.
+    """
+
+    replicas: Whole = 0
+    """Replicas that must have it; 0: nobody is asked. Not on Redis Cluster."""
+    timeout: PositiveDuration = 1.0
+    """Seconds to wait for them."""

@@ -7,6 +7,7 @@ async with Producer("redis://localhost:6379/0") as producer:
     result = await producer.result(handle)
 """
 
+from async_processor.fields import Confirm
 from async_processor.producer.blocking import SyncProducer
 from async_processor.producer.client import Producer
 from async_processor.producer.deadline import Deadline
@@ -14,9 +15,11 @@ from async_processor.producer.errors import DeadlinePassed, InvalidSubmission, N
 from async_processor.producer.reading import ResultReader
 from async_processor.producer.submission import Handle, Payload, Submission
 from async_processor.producer.taken import Taken, UnreadableResult
+from async_processor.producer.unconfirmed import Unconfirmed
 from async_processor.wire.result import ErrorCode, Result
 
 __all__ = [
+    "Confirm",
     "Deadline",
     "DeadlinePassed",
     "ErrorCode",
@@ -30,5 +33,6 @@ __all__ = [
     "Submission",
     "SyncProducer",
     "Taken",
+    "Unconfirmed",
     "UnreadableResult",
 ]

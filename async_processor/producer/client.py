@@ -9,10 +9,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from functools import partial
 from typing import Final, Self
 
-from async_processor.fields import TlsSettings
+from async_processor.fields import Confirm, TlsSettings
 from async_processor.producer import message
 from async_processor.producer.chunks import chunked
-from async_processor.producer.connection import Connection
+from async_processor.producer.connection import NOT_CONFIRMED, Connection
 from async_processor.producer.errors import NoMailbox
 from async_processor.producer.message import Route
 from async_processor.producer.patience import OnOutage
@@ -20,6 +20,7 @@ from async_processor.producer.reading import ResultReader
 from async_processor.producer.receipts import Receipts
 from async_processor.producer.submission import Handle, Submission
 from async_processor.producer.taken import Taken
+from async_processor.producer.unconfirmed import Unconfirmed
 from async_processor.redis_io.producer_store import Draft
 from async_processor.wire.result import Result
 
@@ -39,8 +40,9 @@ class Producer:
     mailbox go; empty, the processor's configuration decides. Every call is repeated for
     `retry_for` seconds while the broker is away, then it raises BrokerUnavailable; `on_outage`
     hears of every failure before. `reader_lease` (seconds) is how long a silent reader of results
-    counts as alive. With `store_payload` payloads are kept apart from their messages, which then
-    stay small.
+    counts as alive. `confirm` says how many replicas of the broker must have a request before it
+    counts as submitted; the call is repeated until they do, and queues it once. With
+    `store_payload` payloads are kept apart from their messages, which then stay small.
 
     Use it as `async with Producer() as producer`.
     """
@@ -56,9 +58,10 @@ class Producer:
         retry_for: float = 60.0,
         on_outage: OnOutage | None = None,
         reader_lease: float = 30.0,
+        confirm: Confirm = NOT_CONFIRMED,
     ) -> None:
         broker_url = url or os.environ.get("REDIS_URL") or DEFAULT_URL
-        self._broker = Connection(broker_url, tls, retry_for, on_outage)
+        self._broker = Connection(broker_url, tls, retry_for, on_outage, confirm)
         self._route = Route(
             queue_name=queue, result_queue=result_queue, store_payload=store_payload
         )
@@ -113,10 +116,11 @@ class Producer:
         Raises:
             InvalidSubmission: nothing was written; DeadlinePassed when that is the reason.
             BrokerUnavailable: the broker was away for too long; the request may be queued.
+                Unconfirmed when it is queued, and replicas have not confirmed it.
         """
         await self.start()
         handle, draft = self._prepare(submission, mailbox=mailbox)
-        await self._enqueue([draft])
+        await self._enqueue([(handle, draft)])
         return handle
 
     async def submit_many(
@@ -228,18 +232,30 @@ class Producer:
         self, prepared: Iterable[_Prepared] | AsyncIterable[_Prepared]
     ) -> AsyncIterator[Handle]:
         async for chunk in chunked(prepared, lambda one: one[1].size):
-            await self._enqueue([draft for _, draft in chunk])
+            await self._enqueue(chunk)
             for handle, _ in chunk:
                 yield handle
 
-    async def _enqueue(self, drafts: Sequence[Draft]) -> None:
-        """The receipt makes the call safe to repeat: a chunk is enqueued once, whatever is lost."""
+    async def _enqueue(self, prepared: Sequence[_Prepared]) -> None:
+        """The receipt makes the call safe to repeat: a chunk is enqueued once, whatever is lost.
+
+        So one that replicas have not confirmed is sent again, too: after a failover in between it
+        is enqueued if, and only if, the new master lacks it.
+        """
         receipt = secrets.token_hex(16)
-        await self._broker(
-            lambda: self._broker.store.enqueue(
-                self._route.queue_name, receipt, drafts, self._receipt_lifetime
-            )
-        )
+        drafts = [draft for _, draft in prepared]
+
+        async def attempt() -> None:
+            if not await self._broker.store.enqueue(
+                self._route.queue_name,
+                receipt,
+                drafts,
+                self._receipt_lifetime,
+                self._broker.confirm,
+            ):
+                raise Unconfirmed([handle for handle, _ in prepared])
+
+        await self._broker(attempt)
         self._receipts.spend(receipt)
 
     async def _drop_receipts(self, receipts: Sequence[str]) -> None:

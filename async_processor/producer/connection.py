@@ -7,15 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from async_processor.clock import SystemClock
-from async_processor.fields import TlsSettings
+from async_processor.fields import Confirm, TlsSettings
 from async_processor.producer.patience import OnOutage, Patience
 from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.confirming import check_confirming
 from async_processor.redis_io.connect import follow_cluster, open_client
 from async_processor.redis_io.list_watch import ListWatch
 from async_processor.redis_io.producer_store import ProducerStore
 
 _T = TypeVar("_T")
 
+NOT_CONFIRMED: Final = Confirm()
+"""No replica is asked."""
 _CONCURRENT_CALLS: Final = 32
 
 
@@ -30,8 +33,14 @@ class Connection:
     watch: ListWatch
 
     def __init__(
-        self, url: str, tls: TlsSettings, retry_for: float, on_outage: OnOutage | None = None
+        self,
+        url: str,
+        tls: TlsSettings,
+        retry_for: float,
+        on_outage: OnOutage | None = None,
+        confirm: Confirm = NOT_CONFIRMED,
     ) -> None:
+        self.confirm = confirm
         self.clock = SystemClock()
         self._url = url
         self._tls = tls
@@ -69,6 +78,7 @@ class Connection:
         client = open_client(self._url, tls=self._tls, clock=self.clock)
         try:
             self.client = await follow_cluster(client, self._url, tls=self._tls)
+            check_confirming(self.client, self.confirm)
             self.store = ProducerStore(self.client)
             self.watch = ListWatch(self.client)
             self.clock.synchronise(await self.store.now())

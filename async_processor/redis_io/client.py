@@ -58,8 +58,11 @@ class RedisClient(Protocol):
         """Send one command; `wait` is how many seconds the command itself blocks at most."""
         ...
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Send several commands at once; raises the first error among the answers."""
+    async def pipeline(self, commands: Sequence[Command], wait: float = 0) -> list[Any]:
+        """Send several commands at once; raises the first error among the answers.
+
+        `wait` is how many seconds they block at most, together.
+        """
         ...
 
     async def line(self) -> Line:

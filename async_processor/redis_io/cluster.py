@@ -40,8 +40,9 @@ class ClusterClient:
         self._outage.answered()
         return answer
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        return list(await asyncio.gather(*(self.execute(*command) for command in commands)))
+    async def pipeline(self, commands: Sequence[Command], wait: float = 0) -> list[Any]:
+        calls = (self.execute(*command, wait=wait) for command in commands)
+        return list(await asyncio.gather(*calls))
 
     async def line(self) -> Line:
         raise BrokerRefused("a cluster has no single connection")

@@ -48,8 +48,8 @@ class PooledClient:
         (answer,) = await self._exchange((command,), COMMAND_SECONDS + wait)
         return answer
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        return await self._exchange(commands, COMMAND_SECONDS) if commands else []
+    async def pipeline(self, commands: Sequence[Command], wait: float = 0) -> list[Any]:
+        return await self._exchange(commands, COMMAND_SECONDS + wait) if commands else []
 
     async def line(self) -> Line:
         return PooledLine(self._pool, await self._connected(), self._place)

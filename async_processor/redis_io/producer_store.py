@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from async_processor.fields import Confirm
 from async_processor.redis_io.client import Argument, Command, RedisClient
 from async_processor.redis_io.producer_keys import receipt_key, sequence_key
 from async_processor.redis_io.scripts import Script
@@ -57,21 +58,28 @@ class ProducerStore:
         return int(seconds) + int(microseconds) / 1e6
 
     async def enqueue(
-        self, queue_name: str, receipt: str, drafts: Sequence[Draft], lifetime: float
-    ) -> None:
+        self,
+        queue_name: str,
+        receipt: str,
+        drafts: Sequence[Draft],
+        lifetime: float,
+        confirm: Confirm,
+    ) -> bool:
         """Enqueue all in one step, once per receipt.
 
-        The receipt stays for `lifetime` seconds, unless it is dropped before.
+        The receipt stays for `lifetime` seconds, unless it is dropped before. False when it is
+        written and as many replicas as asked for have not confirmed it.
         """
         if self._client.clustered:
             await self._enqueue_in_cluster(queue_name, receipt, drafts, lifetime)
-            return
+            return True
         keys = [queue_name, receipt_key(queue_name, receipt)]
         arguments: list[Argument] = [_milliseconds(lifetime)]
         for draft in drafts:
             keys += _keys(queue_name, draft)
             arguments += _arguments(draft)
-        await _SUBMIT.run(self._client, keys, arguments)
+        _, confirmed = await _SUBMIT.run_confirmed(self._client, keys, arguments, confirm)
+        return confirmed
 
     async def _enqueue_in_cluster(
         self, queue_name: str, receipt: str, drafts: Sequence[Draft], lifetime: float

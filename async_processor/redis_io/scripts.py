@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, Final
 
+from async_processor.fields import Confirm
 from async_processor.redis_io.client import Argument, RedisClient
+from async_processor.redis_io.confirming import confirmed
 from async_processor.redis_io.errors import ScriptMissing
 
 
@@ -28,6 +30,23 @@ class Script:
             return await client.execute("EVALSHA", self.digest, *rest)
         except ScriptMissing:
             return await client.execute("EVAL", self._text, *rest)
+
+    async def run_confirmed(
+        self,
+        client: RedisClient,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        confirm: Confirm,
+    ) -> tuple[Any, bool]:
+        """Run it; returns its answer, and whether replicas have what it wrote as well.
+
+        Where they are asked the text goes along: a digest that the server does not know would be
+        found out only when the wait that was sent with it has timed out.
+        """
+        if not confirm.replicas:
+            return await self.run(client, keys, arguments), True
+        write = ("EVAL", self._text, len(keys), *keys, *arguments)
+        return await confirmed(client, write, confirm)
 
 
 CLAIM: Final = Script("claim")

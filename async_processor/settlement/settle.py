@@ -40,11 +40,13 @@ class Settler:
         """
         self.trouble.note(decision)
         settlement = await self._transport.settle(delivery, decision.outcome)
-        done = settlement is Settlement.DONE
+        done = settlement is not Settlement.GONE
         if done:
             self._count(delivery, decision, dispatched=dispatched)
             if isinstance(decision.outcome, Retry):
                 self._retries.expect(decision.outcome.due_at)
+        if settlement is Settlement.UNCONFIRMED:
+            self._metrics.unconfirmed()
         self._log.debug(
             "outcome" if done else "outcome_too_late",
             request_id=_id(delivery),

@@ -91,6 +91,7 @@ class QueueMetrics(_GateMetrics):
         self._input_tokens = series.tokens.labels(*labels, "input")
         self._output_tokens = series.tokens.labels(*labels, "output")
         self._leases_reclaimed = series.leases_reclaimed.labels(*labels)
+        self._unconfirmed = series.unconfirmed.labels(*labels)
         self._leases_lost = series.leases_lost.labels(*labels)
         self._broker_backlog = series.broker_backlog.labels(*labels)
         self._backlog_available = series.backlog_available.labels(*labels)
@@ -142,6 +143,10 @@ class QueueMetrics(_GateMetrics):
     def dead_letter(self, reason: str) -> None:
         """A message went to the dead-letter queue; `reason` is one of a few constant words."""
         self._series.dead_letters.labels(*self._labels, reason).inc()
+
+    def unconfirmed(self) -> None:
+        """An outcome was written, and replicas did not confirm it in time."""
+        self._unconfirmed.inc()
 
     def leases_reclaimed(self, count: int) -> None:
         self._leases_reclaimed.inc(count)

@@ -77,6 +77,9 @@ class Series:
         )
         self.leases_reclaimed = counter("leases_reclaimed", "Expired leases taken back")
         self.leases_lost = counter("leases_lost", "Leases lost while this process worked on them")
+        self.unconfirmed = counter(
+            "unconfirmed_settlements", "Outcomes that replicas did not confirm in time"
+        )
 
     def _declare_times(self) -> None:
         self.message_latency = self._histogram(

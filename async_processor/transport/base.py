@@ -114,6 +114,9 @@ class Settlement(Enum):
     """What became of a settle."""
 
     DONE = auto()
+    UNCONFIRMED = auto()
+    """Done, once and for all as far as the broker keeps it; but not as many of its replicas have
+    it in time as were asked for, so a failover may take it back."""
     GONE = auto()
     """The lease was lost; whoever has the message now decides about it."""
 

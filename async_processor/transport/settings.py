@@ -8,6 +8,7 @@ from pydantic import field_validator, model_validator
 
 from async_processor.fields import (
     BrokerUrl,
+    Confirm,
     Count,
     Duration,
     NonEmpty,
@@ -53,6 +54,8 @@ class RedisSettings(LeasedQueues):
     password where the broker asks for them."""
     tls: TlsSettings = TlsSettings()
     """For rediss:// and rediss+sentinel://."""
+    confirm: Confirm = Confirm()
+    """How many Redis replicas must have an outcome before it counts as safe."""
 
     @field_validator("url")
     @classmethod

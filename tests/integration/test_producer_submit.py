@@ -187,8 +187,8 @@ class _Forgetful:
             raise AnswerLost("the answer was lost")
         return answer
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        return await self._inner.pipeline(commands)
+    async def pipeline(self, commands: Sequence[Command], wait: float = 0) -> list[Any]:
+        return await self._inner.pipeline(commands, wait)
 
     async def line(self) -> Line:
         return await self._inner.line()

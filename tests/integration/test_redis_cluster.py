@@ -9,10 +9,11 @@ import pytest
 
 from async_processor.admission.base import Continue
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import RedisQuotaGate
 from async_processor.clock import SystemClock
 from async_processor.errors import ConfigurationError
-from async_processor.fields import TlsSettings
+from async_processor.fields import Confirm, TlsSettings
 from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import follow_cluster, open_client
 from async_processor.redis_io.keys import go_claim_keys
@@ -157,7 +158,7 @@ async def test_messages_park_and_come_back(cluster: str, client: RedisClient) ->
 async def test_quotas_of_several_tenants_are_one_slots_business(cluster: str, mode: str) -> None:
     context = GateContext(prometheus=None, clock=SystemClock(), redis_url=cluster)
     quota = RedisQuotaGate.model_validate({"mode": mode, "limit": 1})
-    gate = build_gate(quota, context, workers=8)
+    gate = build_gate(quota, context, workers=LiveNumber(8))
     await gate.start()
     await until(lambda: gate.state().available)
     verdicts = await asyncio.gather(
@@ -187,6 +188,13 @@ async def test_names_in_other_slots_are_refused_with_the_fix(
     with pytest.raises(ConfigurationError) as caught:
         await transport.start()
     assert says in str(caught.value)
+    await transport.stop()
+
+
+async def test_confirming_is_refused_with_what_serves_there(cluster: str) -> None:
+    transport = RedisSortedSet(settings(cluster, confirm=Confirm(replicas=1)), [QUEUE])
+    with pytest.raises(ConfigurationError, match=r"transport\.confirm.*min-replicas-to-write"):
+        await transport.start()
     await transport.stop()
 
 

@@ -29,6 +29,7 @@ COUNTERS = [
     "gate_wait_requeues_total",
     "leases_reclaimed_total",
     "leases_lost_total",
+    "unconfirmed_settlements_total",
 ]
 GAUGES = [
     "queue_depth",
@@ -153,6 +154,7 @@ def test_the_process_shows_itself(metrics: Metrics) -> None:
         ("deadline_exceeded", "exceeded_deadline_requests_total"),
         ("gate_wait_requeued", "gate_wait_requeues_total"),
         ("lease_lost", "leases_lost_total"),
+        ("unconfirmed", "unconfirmed_settlements_total"),
     ],
 )
 def test_each_event_counts_in_its_counter_alone(

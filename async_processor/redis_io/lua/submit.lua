@@ -6,7 +6,8 @@
 -- ARGV  1 lifetime of the receipt, ms
 --       then for each request: message up to the sequence number, message after it, token,
 --       deadline (Unix seconds), 1 if a payload is to be stored, that payload
--- Returns how many were enqueued: all of them, or 0 when this chunk was enqueued before.
+-- Returns how many were enqueued: all of them, or 0 when this chunk was enqueued before. Also then
+-- something is written, so that WAIT after it waits for the chunk, over whichever connection.
 --
 -- Before: nothing is assumed. After: each message stands in the queue under
 -- deadline + min(seq, 2097151) / 2097152 and can be cancelled, and the receipt says so: a producer
@@ -23,7 +24,7 @@ local kind = redis.call('TYPE', queue).ok
 if kind ~= 'zset' and kind ~= 'none' then
   return redis.error_reply('WRONGTYPE the queue ' .. queue .. ' is a ' .. kind)
 end
-if redis.call('EXISTS', receipt) == 1 then
+if redis.call('PEXPIRE', receipt, ARGV[1]) == 1 then
   return 0
 end
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from async_processor.errors import BrokerRefused, ConfigurationError, Problem
 from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.confirming import check_confirming
 from async_processor.transport.settings import RedisSettings
 from async_processor.wire.names import private_prefix, slot_tag
 
 
 async def check(client: RedisClient, settings: RedisSettings, queue_names: Sequence[str]) -> None:
     """Raises ConfigurationError with everything that cannot work on this server."""
+    check_confirming(client, settings.confirm)
     problems = [
         *(_slot_problems(settings, queue_names) if client.clustered else ()),
         *await _type_problems(client, settings, queue_names),

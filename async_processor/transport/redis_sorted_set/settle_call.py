@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from async_processor.redis_io.client import Argument
 from async_processor.redis_io.errors import AccessDenied
 from async_processor.redis_io.keys import queue_keys
@@ -33,6 +35,13 @@ _APART_SECONDS: Final = 60.0
 _log = get_logger(__name__)
 
 
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What settle.lua says of each entry, and whether replicas have what it wrote as well."""
+
+    each: Sequence[int | bytes]
+    confirmed: bool
+
+
 class SettleCalls:
     """Runs settle.lua for one queue."""
 
@@ -46,8 +55,8 @@ class SettleCalls:
         """Whether requests' keys are left out of the calls: `clean_up` is to follow."""
         return self._link.client.clustered or self._link.clock.monotonic() < self._apart_until
 
-    async def run(self, entries: Sequence[Entry]) -> Sequence[int | bytes]:
-        """An answer for each entry, as settle.lua says. Raises as `RedisClient.execute`."""
+    async def run(self, entries: Sequence[Entry]) -> Answers:
+        """An answer for each entry. Raises as `RedisClient.execute`."""
         call = self._call(entries)
         try:
             return await self._run(call)
@@ -81,9 +90,11 @@ class SettleCalls:
             forbidden=forbidden,
         )
 
-    async def _run(self, call: Call) -> Sequence[int | bytes]:
-        answers: list[int | bytes] = await SETTLE.run(self._link.client, call.keys, call.arguments)
-        return answers
+    async def _run(self, call: Call) -> Answers:
+        answers, confirmed = await SETTLE.run_confirmed(
+            self._link.client, call.keys, call.arguments, self._link.settings.confirm
+        )
+        return Answers(each=answers, confirmed=confirmed)
 
     async def _forbidden(self, call: Call) -> Collection[str] | None:
         """What to leave out; None when it would not help."""

@@ -14,7 +14,7 @@ from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Delivery, Outcome, Settlement
 from async_processor.transport.redis_sorted_set.entries import Entry, entry, without_place
 from async_processor.transport.redis_sorted_set.link import Link, pauses
-from async_processor.transport.redis_sorted_set.settle_call import SettleCalls
+from async_processor.transport.redis_sorted_set.settle_call import Answers, SettleCalls
 
 _ENTRIES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 * 2**20
@@ -100,10 +100,12 @@ class QueueSettlements:
         except BaseException:
             self._pending.extendleft(reversed(batch))
             raise
-        for pending, answer in zip(batch, answers, strict=True):
-            self._take_answer(pending, answer)
+        if not answers.confirmed:
+            _log.warning("settlements_unconfirmed", queue_name=self._queue_name, count=len(batch))
+        for pending, answer in zip(batch, answers.each, strict=True):
+            self._take_answer(pending, answer, confirmed=answers.confirmed)
 
-    async def _until_answered(self, batch: list[_Pending]) -> Sequence[int | bytes]:
+    async def _until_answered(self, batch: list[_Pending]) -> Answers:
         """Send the same batch until the broker takes it; a new password may be on its way, too."""
         for pause in pauses():
             try:
@@ -115,10 +117,10 @@ class QueueSettlements:
             await self._link.clock.sleep(pause)
         raise AssertionError("there is always another pause")
 
-    async def _call(self, batch: list[_Pending]) -> Sequence[int | bytes]:
+    async def _call(self, batch: list[_Pending]) -> Answers:
         answers = await self._calls.run([pending.entry for pending in batch])
         if self._calls.apart:
-            await self._forget_settled(batch, answers)
+            await self._forget_settled(batch, answers.each)
         return answers
 
     async def _forget_settled(
@@ -144,14 +146,18 @@ class QueueSettlements:
             pending.uncertain = pending.alone = True
         self._pending.extendleft(reversed(batch))
 
-    def _take_answer(self, pending: _Pending, answer: int | bytes) -> None:
+    def _take_answer(self, pending: _Pending, answer: int | bytes, *, confirmed: bool) -> None:
         if isinstance(answer, bytes):
             self._refused(pending, answer.decode(errors="replace"))
             return
         if answer == _MOVED:
             _log.error("settled_elsewhere", queue_name=self._queue_name, what=pending.entry.what)
-        gone = answer == _GONE and not pending.uncertain
-        _conclude(pending, Settlement.GONE if gone else Settlement.DONE)
+        if answer == _GONE and not pending.uncertain:
+            _conclude(pending, Settlement.GONE)
+            return
+        # What was written by an earlier call, whose answer was lost, nobody confirms any more.
+        told = not self._link.settings.confirm.replicas or answer != _GONE
+        _conclude(pending, Settlement.DONE if confirmed and told else Settlement.UNCONFIRMED)
 
     def _refused(self, pending: _Pending, fault: str) -> None:
         now = self._link.clock.now()

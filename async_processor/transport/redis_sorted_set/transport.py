@@ -9,6 +9,7 @@ from typing import Final
 from async_processor.clock import Clock, SystemClock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.redis_io.client import Command
+from async_processor.redis_io.confirming import require_replicas
 from async_processor.redis_io.keys import queue_keys
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
@@ -102,6 +103,7 @@ class RedisSortedSet:
         try:
             async with asyncio.timeout(_PING_SECONDS):
                 await self._link.client.execute("PING")
+                await require_replicas(self._link.client, self._settings.confirm)
         except TimeoutError:
             raise BrokerUnavailable(f"Redis gave no answer for {_PING_SECONDS:g} s") from None
 
