@@ -12,7 +12,15 @@ from async_processor.dispatch.settings import (
     QueueSettings,
     RandomRobinPolicy,
 )
-from async_processor.fields import ByteSize, Duration, Port, PositiveDuration, Secret, Section
+from async_processor.fields import (
+    BindAddress,
+    ByteSize,
+    Duration,
+    Port,
+    PositiveDuration,
+    Secret,
+    Section,
+)
 from async_processor.inference.settings import InferenceSettings
 from async_processor.sensors.settings import PrometheusSettings
 from async_processor.settlement.settings import RetrySettings
@@ -44,7 +52,7 @@ TransportSettings = Annotated[RedisTransport | MemoryTransport, Field(discrimina
 class ServerSettings(Section):
     """The HTTP ports for probes and metrics."""
 
-    bind: str = "0.0.0.0"  # noqa: S104 - a probe comes from outside the container
+    bind: BindAddress = "0.0.0.0"  # noqa: S104 - a probe comes from outside the container
     """The address that both ports listen on."""
     health_port: Port = 8081
     """/healthz, /readyz and /status."""

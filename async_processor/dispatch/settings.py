@@ -10,10 +10,13 @@ from pydantic import Field
 from async_processor.admission.settings import ConstantGate, GateSettings
 from async_processor.fields import (
     Count,
-    HeaderName,
+    HeaderPattern,
+    HeaderValue,
     HttpUrl,
+    MarkingHeader,
+    Name,
     NonEmpty,
-    OptionalHeaderName,
+    OptionalName,
     Positive,
     PositiveDuration,
     Section,
@@ -40,25 +43,25 @@ class QueueSettings(Section):
 
     planned: ClassVar[frozenset[str]] = frozenset({"model"})
 
-    queue_name: NonEmpty = "request-sortedset"
+    queue_name: Name = "request-sortedset"
     """The sorted set that producers write to."""
-    id: NonEmpty = Field(default_factory=_same_as_queue_name)
+    id: Name = Field(default_factory=_same_as_queue_name)
     """The `queue_id` label of metrics; default: queue_name."""
     igw_base_url: HttpUrl
     """The inference gateway, http:// or https://."""
     request_path_url: UrlPath = "/v1/completions"
     """Where a request goes that names no endpoint."""
-    inference_objective: str = ""
+    inference_objective: HeaderValue = ""
     """Sent as x-llm-d-inference-objective and x-gateway-inference-objective; empty: not sent."""
-    worker_pool_id: NonEmpty = "default"
+    worker_pool_id: Name = "default"
     """Which of worker_pools works on this queue."""
     labels: dict[str, str] = Field(default_factory=dict)
     """Labels of every request of this queue, e.g. {tier: batch}."""
-    result_queue_name: str = ""
+    result_queue_name: OptionalName = ""
     """Results of this queue go here, whatever the message says; empty: the message decides."""
     result_ttl_seconds: PositiveDuration | None = None
     """Seconds after which the result list expires, counted from its last result; default: never."""
-    allowed_headers: tuple[HeaderName, ...] | None = None
+    allowed_headers: tuple[HeaderPattern, ...] | None = None
     """Names of the message headers that are sent on; default: all that the rules allow."""
     allowed_result_queues: tuple[NonEmpty, ...] = ("*",)
     """Patterns of the result queues that a message may name."""
@@ -69,7 +72,7 @@ class QueueSettings(Section):
 class PoolSettings(Section):
     """A number of workers that share a gate."""
 
-    id: NonEmpty = "default"
+    id: Name = "default"
     """Queues name it as worker_pool_id; the `pool_name` label of metrics."""
     workers: Count = 64
     """Calls that may run at once."""
@@ -80,11 +83,11 @@ class PoolSettings(Section):
 class MergePolicySettings(Section):
     """What every merge policy has: the headers that tell the router whose a request is."""
 
-    fairness_header: OptionalHeaderName = "x-llm-d-inference-fairness-id"
+    fairness_header: MarkingHeader = "x-llm-d-inference-fairness-id"
     """The header that carries the tenant; empty turns it off."""
     fairness_attribute: str = "userid"
     """The metadata attribute that names the tenant; empty turns it off."""
-    objective_header: OptionalHeaderName = "x-llm-d-inference-objective"
+    objective_header: MarkingHeader = "x-llm-d-inference-objective"
     """The header that carries the inference objective; empty turns it off."""
 
 
@@ -102,9 +105,9 @@ class TierPriorityPolicy(MergePolicySettings):
     """Six strict lanes: what a quota covers before what it does not, each by tier."""
     tier_label: NonEmpty = "tier"
     """The queue label that says interactive, async or batch; anything else is batch."""
-    priority_header: OptionalHeaderName = ""
+    priority_header: MarkingHeader = ""
     """The header that carries the lane's index, 0 (the highest) to 5; empty turns it off."""
-    lane_objectives: dict[LaneName, str] = Field(default_factory=dict)
+    lane_objectives: dict[LaneName, HeaderValue] = Field(default_factory=dict)
     """The inference objective of a lane instead of its queue's."""
 
 

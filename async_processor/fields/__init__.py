@@ -5,16 +5,21 @@ taken from the environment always is one. A validator's message says what is all
 what stands there is added by whoever reports the error.
 """
 
-from async_processor.fields.names import (
-    BrokerUrl,
-    HeaderName,
+from async_processor.fields.addresses import (
+    BindAddress,
     HttpUrl,
     HttpUrlWithQuery,
-    NonEmpty,
-    OptionalHeaderName,
-    RedisUrl,
-    UrlPath,
+    host_and_port,
+    split,
 )
+from async_processor.fields.headers import (
+    OF_THE_CONNECTION,
+    HeaderPattern,
+    HeaderValue,
+    MarkingHeader,
+    OperatorsHeader,
+)
+from async_processor.fields.names import Name, NonEmpty, OptionalName, UrlPath
 from async_processor.fields.quantities import (
     ByteSize,
     Count,
@@ -34,22 +39,26 @@ from async_processor.fields.section import Confirm, Section, TlsSettings
 
 __all__ = [
     "MASK",
-    "BrokerUrl",
+    "OF_THE_CONNECTION",
+    "BindAddress",
     "ByteSize",
     "Confirm",
     "Count",
     "Duration",
-    "HeaderName",
+    "HeaderPattern",
+    "HeaderValue",
     "HttpUrl",
     "HttpUrlWithQuery",
+    "MarkingHeader",
+    "Name",
     "NonEmpty",
     "NonNegative",
     "Number",
-    "OptionalHeaderName",
+    "OperatorsHeader",
+    "OptionalName",
     "Port",
     "Positive",
     "PositiveDuration",
-    "RedisUrl",
     "Secret",
     "SecretHeaders",
     "Section",
@@ -57,7 +66,9 @@ __all__ = [
     "TlsSettings",
     "UrlPath",
     "Whole",
+    "host_and_port",
     "read_duration",
     "read_size",
+    "split",
     "without_password",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final
 
-from async_processor.fields.names import HeaderName, HeaderValue
+from async_processor.fields.headers import HeaderValue, OperatorsHeader
 
 MASK: Final = "***"
 """What stands in the place of a secret."""
@@ -41,5 +41,5 @@ def shown(value: Any, *, hidden: bool) -> Any:
 
 Secret = Annotated[str, Hidden()]
 """A text that is never shown."""
-SecretHeaders = Annotated[dict[HeaderName, HeaderValue], Hidden()]
+SecretHeaders = Annotated[dict[OperatorsHeader, HeaderValue], Hidden()]
 """Headers whose values are never shown."""

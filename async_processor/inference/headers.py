@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from async_processor.errors import ConfigurationError, Problem
+from async_processor.fields import OF_THE_CONNECTION
 from async_processor.wire.envelope import InvalidMessage
 from async_processor.wire.request import Request
 
@@ -31,15 +32,7 @@ _LONGEST_FAIRNESS_ID: Final = 256
 _LONGEST_TRACESTATE: Final = 512
 _COLON_SPACE_AND_LINE_END: Final = 4
 
-_HOP_BY_HOP: Final = frozenset(
-    {
-        "connection", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization",
-        "proxy-connection", "te", "trailer", "trailers", "transfer-encoding", "upgrade",
-        "http2-settings",
-    }
-)  # fmt: skip
-_FRAMING: Final = _HOP_BY_HOP | {"content-length"}
-_NEVER_FROM_A_MESSAGE: Final = _FRAMING | {
+_NEVER_FROM_A_MESSAGE: Final = OF_THE_CONNECTION | {
     "host",
     "accept-encoding",  # the engine decides what it can decode
     OBJECTIVE,
@@ -214,7 +207,7 @@ def _fault(name: str, value: str) -> str:
     """Why the operator's header can't be sent; never shows the value, which may be a secret."""
     if not _NAME.fullmatch(name):
         return f"{name!r} is not a legal header name"
-    if name.lower() in _FRAMING:
+    if name.lower() in OF_THE_CONNECTION:
         return "belongs to the connection and cannot be configured"
     if not _VALUE.fullmatch(value) or value != value.strip():
         return "the value has control characters, or spaces at its ends"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
 from async_processor.errors import ConfigurationError, Problem
-from async_processor.fields import TlsSettings
+from async_processor.fields import TlsSettings, host_and_port
+from async_processor.redis_io.url import SENTINEL_PORT
 
 CONNECT_SECONDS: Final = 3.0
 COMMAND_SECONDS: Final = 5.0
 _HEALTH_SECONDS: Final = 15
-_SENTINEL_PORT: Final = 26379
 
 
 class SentinelAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,29 +32,29 @@ class SentinelAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_sentinel(url: str) -> bool:
     """Whether the URL names Sentinels rather than a server."""
-    return urlsplit(url).scheme in ("redis+sentinel", "rediss+sentinel")
+    return url.startswith(("redis+sentinel://", "rediss+sentinel://"))
 
 
 def is_encrypted(url: str) -> bool:
     """Whether the URL asks for TLS."""
-    return urlsplit(url).scheme in ("rediss", "rediss+sentinel")
+    return url.startswith("rediss")
 
 
 def sentinel_address(url: str) -> SentinelAddress:
     """Read redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database].
 
     The query may hold `sentinel_username` and `sentinel_password`, for Sentinels that ask for
-    them. Raises ConfigurationError.
+    them. The URL has been checked.
     """
     parts = urlsplit(url)
     login, _, places = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
-    service, database = _service(parts)
+    service, _, database = parts.path.strip("/").partition("/")
     query = parse_qs(parts.query)
     return SentinelAddress(
         hosts=tuple(_host(place) for place in places.split(",")),
         service=service,
-        database=database,
+        database=int(database or 0),
         user=unquote(user) or None,
         password=unquote(password) or None,
         sentinel_user=query.get("sentinel_username", [None])[0],
@@ -111,19 +111,6 @@ def _require_files(tls: TlsSettings) -> None:
         raise ConfigurationError(problems)
 
 
-def _service(parts: SplitResult) -> tuple[str, int]:
-    service, _, database = parts.path.strip("/").partition("/")
-    if not service:
-        raise refused("must name the service: redis+sentinel://host:port/service/0")
-    if database and not database.isdecimal():
-        raise refused("must end in the number of a database")
-    return service, int(database or 0)
-
-
 def _host(place: str) -> tuple[str, int]:
-    host, separator, port = place.rpartition(":")
-    if not separator:
-        host, port = place, str(_SENTINEL_PORT)
-    if not host or not port.isdecimal():
-        raise refused("must name each Sentinel as host:port")
+    host, _, port = host_and_port(place, SENTINEL_PORT).rpartition(":")
     return host.strip("[]"), int(port)

@@ -19,6 +19,7 @@ from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.cluster import ClusterClient
 from async_processor.redis_io.outage import Outage
 from async_processor.redis_io.pooled import PooledClient
+from async_processor.redis_io.url import checked
 
 _CONNECTIONS: Final = 1024
 _NO_TLS: Final = TlsSettings()
@@ -31,6 +32,10 @@ def open_client(
 
     Raises ConfigurationError for a URL or TLS files that cannot be used.
     """
+    try:
+        checked(url)
+    except ValueError as error:
+        raise address.refused(str(error)) from None
     outage = Outage(clock or SystemClock())
     if address.is_sentinel(url):
         return _behind_sentinel(address.sentinel_address(url), tls, outage)

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from async_processor.fields import (
-    BrokerUrl,
     Confirm,
     Count,
     Duration,
-    NonEmpty,
+    Name,
     PositiveDuration,
     Section,
     TlsSettings,
+    Whole,
 )
+from async_processor.redis_io.url import RedisUrl
 
 
 class LeasedQueues(Section):
     """What every transport with leases has."""
 
-    result_queue_name: NonEmpty = "result-list"
+    result_queue_name: Name = "result-list"
     """Where results go that name no queue of their own."""
-    retry_queue_name: NonEmpty = "retry-sortedset"
+    retry_queue_name: Name = "retry-sortedset"
     """Where failed requests wait for their next attempt."""
-    dead_letter_queue_name: NonEmpty = "dead-letter-list"
+    dead_letter_queue_name: Name = "dead-letter-list"
     """Where messages go that nobody could process."""
+    dead_letter_limit: Whole = 100_000
+    """How many dead letters are kept; over it the oldest are dropped. 0: all are kept."""
     lease_ttl: PositiveDuration = 60.0
     """Seconds until a claim that nobody extends is taken back; extended every third of it."""
     reclaim_interval: PositiveDuration = 5.0
@@ -49,7 +52,7 @@ class RedisSettings(LeasedQueues):
 
     type: Literal["redis-sortedset"] = "redis-sortedset"
     """A sorted set per queue, on Redis or Valkey."""
-    url: BrokerUrl = "redis://localhost:6379/0"
+    url: RedisUrl = "redis://localhost:6379/0"
     """redis://, rediss:// (TLS), redis+sentinel://, rediss+sentinel:// or unix://; with user and
     password where the broker asks for them."""
     tls: TlsSettings = TlsSettings()
@@ -57,19 +60,9 @@ class RedisSettings(LeasedQueues):
     confirm: Confirm = Confirm()
     """How many Redis replicas must have an outcome before it counts as safe."""
 
-    @field_validator("url")
-    @classmethod
-    def _known_scheme(cls, url: str) -> str:
-        if not url.startswith(_SCHEMES):
-            raise ValueError("must begin with " + ", ".join(_SCHEMES))
-        return url
-
 
 class MemorySettings(LeasedQueues):
     """Queues inside the process: nothing to install, and nothing survives it."""
 
     type: Literal["memory"] = "memory"
     """Queues inside the process."""
-
-
-_SCHEMES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://", "unix://")

@@ -8,17 +8,22 @@ from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
 from async_processor.fields import (
+    BindAddress,
     HttpUrl,
+    MarkingHeader,
+    Name,
     Port,
     Secret,
     SecretHeaders,
     Section,
     TlsSettings,
     UrlPath,
+    host_and_port,
     read_duration,
     read_size,
     without_password,
 )
+from async_processor.fields.names import LONGEST_NAME
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -145,6 +150,9 @@ class _Example(Section):
     token: Secret = ""
     headers: SecretHeaders = Field(default_factory=dict)
     port: Port = 80
+    name: Name = "x"
+    marking: MarkingHeader = ""
+    bind: BindAddress = ""
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,28 @@ def test_http_urls_are_accepted_as_they_are(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "x", "ftp://x", "http://", "http:///x", "http://x?a=b", "http://x#y", "http://x:y"]
+    "url",
+    [
+        "",
+        "x",
+        "ftp://x",
+        "http://",
+        "http:///x",
+        "http://x?a=b",
+        "http://x#y",
+        "http://x:y",
+        "http://x:0",
+        "http://x:65536",
+        "http://x\n",
+        " http://x",
+        "http://x y",
+        "http://[::1",
+        "http://a..b",
+        "http://-x",
+        "http://1.2.3",
+        "http://$HOST",
+        "http://" + 64 * "x",
+    ],
 )
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ValidationError):
@@ -169,10 +198,60 @@ def test_only_clean_paths_are_accepted(path: str) -> None:
         _Example(path=path)
 
 
-@pytest.mark.parametrize("headers", [{"a b": "x"}, {"": "x"}, {"A": "x\r\nB: y"}, {"A": "\x00"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"a b": "x"},
+        {"": "x"},
+        {"A": "x\r\nB: y"},
+        {"A": "\x00"},
+        {"A": "\x85"},
+        {"A": " x"},
+        {"A": "\ud800"},
+        {"Content-Length": "1"},
+        {"transfer-encoding": "chunked"},
+    ],
+)
 def test_headers_must_be_legal(headers: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         _Example(headers=headers)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a\nb", "a\x00", " a", "a ", "a\u200b", "x" * (LONGEST_NAME + 1)]
+)
+def test_a_name_is_one_line(name: str) -> None:
+    with pytest.raises(ValidationError):
+        _Example(name=name)
+    assert _Example(name="x" * LONGEST_NAME).name
+
+
+@pytest.mark.parametrize("header", ["Host", "content-type", "TE", "a b", "x\n"])
+def test_a_header_that_marks_a_request_has_no_other_meaning(header: str) -> None:
+    with pytest.raises(ValidationError):
+        _Example(marking=header)
+
+
+@pytest.mark.parametrize("bind", ["", "0.0.0.0", "::", "localhost"])
+def test_what_a_server_may_be_bound_to(bind: str) -> None:
+    assert _Example(bind=bind).bind == bind
+
+
+@pytest.mark.parametrize("bind", ["300.1.1.1", "0.0.0.0:80", "a b", "a\nb", "[::]", "http://h"])
+def test_what_a_server_cannot_be_bound_to(bind: str) -> None:
+    with pytest.raises(ValidationError):
+        _Example(bind=bind)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("h", "h:5"), ("h:1", "h:1"), ("::1", None), ("[::1]", "[::1]:5")]
+)
+def test_a_host_may_leave_its_port_out(text: str, place: str | None) -> None:
+    if place is None:
+        with pytest.raises(ValueError, match="must be a host, or host:port"):
+            host_and_port(text, 5)
+    else:
+        assert host_and_port(text, 5) == place
 
 
 @pytest.mark.parametrize("port", [-1, 65536, "x", True, 1.5])

@@ -17,6 +17,7 @@ from async_processor.fields import (
     Number,
     Positive,
     Share,
+    host_and_port,
 )
 
 VLLM_PORT: Final = 8000
@@ -26,7 +27,6 @@ _MATCHER: Final = (
     r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*'
 )
 _MATCHERS: Final = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")
-_HOST: Final = re.compile(r"([A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
 
 class ValueType(StrEnum):
@@ -119,10 +119,7 @@ def _matchers(text: str) -> str:
 
 
 def _host_and_port(text: str) -> str:
-    match = _HOST.fullmatch(text)
-    if text and match is None:
-        raise ValueError("must be a host, or host:port")
-    return f"{match[1]}:{match[2] or VLLM_PORT}" if match else ""
+    return host_and_port(text, VLLM_PORT) if text else ""
 
 
 class VllmPoolGate(GateSection):

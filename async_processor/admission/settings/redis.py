@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from async_processor.admission.settings.section import GateSection, GatingMode
-from async_processor.fields import Count, NonEmpty, Positive, PositiveDuration, RedisUrl
+from async_processor.fields import (
+    Count,
+    Name,
+    NonEmpty,
+    OptionalName,
+    Positive,
+    PositiveDuration,
+    host_and_port,
+)
+from async_processor.redis_io.url import RedisUrl
 
 
 class QuotaMode(StrEnum):
@@ -18,10 +27,19 @@ class QuotaMode(StrEnum):
     CONCURRENCY = "concurrency"
 
 
+REDIS_PORT: Final = 6379
+
+
+def _place(text: str) -> str:
+    if text:
+        host_and_port(text, REDIS_PORT)
+    return text
+
+
 class RedisGateSection(GateSection):
     """What gates over a Redis have in common."""
 
-    address: str = ""
+    address: Annotated[str, AfterValidator(_place)] = ""
     """host:port of the Redis, another way to give the url."""
     url: RedisUrl | None = None
     """The Redis; default: the transport's."""
@@ -42,7 +60,7 @@ class RedisGate(RedisGateSection):
 
     type: Literal["redis"] = "redis"
     """The budget is what somebody writes into a key."""
-    budget_key: NonEmpty = "dispatch-gate-budget"
+    budget_key: Name = "dispatch-gate-budget"
     """The key with the budget in [0, 1]; not set: open, not a number: closed."""
 
 
@@ -51,9 +69,9 @@ class RedisLeasedRateGate(RedisGateSection):
 
     type: Literal["redis-leased-rate"] = "redis-leased-rate"
     """At most as many starts a second as a planner leases to all replicas together."""
-    control_key: NonEmpty
+    control_key: Name
     """The hash that the planner writes."""
-    state_key: str = ""
+    state_key: OptionalName = ""
     """The hash that keeps the bucket; default: the control_key and :state."""
     pool_id: str = ""
     """The pool that the lease must be for; default: the worker pool's id."""
@@ -88,9 +106,7 @@ class RedisQuotaGate(RedisGateSection):
     """By tenant; a name with * is each tenant that it fits, the longest such name first."""
     window: PositiveDuration = 60.0
     """Seconds: the window of a rate; the life of a slot that nobody renews."""
-    prefix: Annotated[
-        str, Field(min_length=1, pattern=r"^[^{}]*$"), BeforeValidator(_without_braces)
-    ] = "quota:"
+    prefix: Annotated[Name, Field(pattern=r"^[^{}]*$"), BeforeValidator(_without_braces)] = "quota:"
     """What the keys in Redis begin with; gates of the same prefix, mode and attribute count
     together."""
     gating_mode: GatingMode = GatingMode.BLOCKING
