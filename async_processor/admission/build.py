@@ -15,6 +15,7 @@ from async_processor.admission.chain import Chain
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
 from async_processor.admission.leased_rate import LeasedRateGate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.patience import Patience
 from async_processor.admission.quota.books import Books, keys_of
 from async_processor.admission.quota.gate import QuotaGate
@@ -105,7 +106,7 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
     """Where a gate stands: the pool that its budget is of, and whether replicas share the gate."""
 
     pool: str
-    workers: int
+    workers: LiveNumber
     shared: bool = False
 
 
@@ -113,7 +114,7 @@ def build_gate(
     settings: configured.GateSettings,
     context: GateContext,
     *,
-    workers: int,
+    workers: LiveNumber,
     pool: str = "default",
 ) -> Gate:
     """The gate of a queue or a pool; its budget is of the `workers` of the pool `pool`.
@@ -133,7 +134,7 @@ def _build(settings: configured.GateSettings, context: GateContext, spot: Spot) 
         case configured.LocalMaxConcurrencyGate(limit=limit, gating_mode=mode):
             blocking = mode is configured.GatingMode.BLOCKING
             return ConcurrencyGate(
-                limit, blocking=blocking, census=context.census(shared=spot.shared)
+                LiveNumber(limit), blocking=blocking, census=context.census(shared=spot.shared)
             )
         case configured.EndpointScrapeGate():
             source = scraped.source(settings, context.sensors.http)

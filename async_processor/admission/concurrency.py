@@ -17,6 +17,7 @@ from async_processor.admission.base import (
 )
 from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import InFlightAllowance
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.tickets import LocalTicket
 from async_processor.listeners import Leave, Listeners, Subscriptions
 
@@ -26,7 +27,7 @@ class ConcurrencyGate(WithoutLots):
 
     def __init__(
         self,
-        limit: int,
+        limit: LiveNumber,
         *,
         blocking: bool,
         census: Census = ALONE,
@@ -36,10 +37,12 @@ class ConcurrencyGate(WithoutLots):
         self._whole = limit
         self._blocking = blocking
         self._census = census
-        self._slots = InFlightAllowance(census.portion().of(limit))
+        self._slots = InFlightAllowance(0)
         self._held_back = 0
         self._wakes = Listeners[[]]()
-        self._hears = Subscriptions(partial(census.subscribe, self._divide))
+        self._hears = Subscriptions(
+            partial(census.subscribe, self._wakes.tell), partial(limit.subscribe, self._wakes.tell)
+        )
 
     async def start(self) -> None:
         self._hears.join()
@@ -49,13 +52,13 @@ class ConcurrencyGate(WithoutLots):
 
     def budget(self) -> float:
         """What is free of the whole limit."""
-        return self._free() / self._whole
+        return self._free() / self._whole.value
 
     def permits(self, workers: int) -> int:
         return min(workers, self._free())
 
     async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
-        if self._slots.take():
+        if self._look().take():
             refund = partial(self._refund, self._held_back)
             return Continue(ticket=LocalTicket(on_release=self._release, on_refund=refund))
         self._held_back += 1
@@ -73,15 +76,15 @@ class ConcurrencyGate(WithoutLots):
         )
 
     def _free(self) -> int:
-        return self._slots.available() or 0
+        return self._look().available() or 0
 
     def _full(self) -> str:
-        return f"all {self._slots.limit} slots are taken"
+        return f"all {self._look().limit} slots are taken"
 
-    def _divide(self) -> None:
-        """Take over another portion of the limit."""
-        self._slots.limit = self._census.portion().of(self._whole)
-        self._wakes.tell()
+    def _look(self) -> InFlightAllowance:
+        """The slots under the latest limit, and the latest portion of it."""
+        self._slots.limit = self._census.portion().of(self._whole.value)
+        return self._slots
 
     def _release(self) -> None:
         self._slots.give_back()

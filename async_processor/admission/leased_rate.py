@@ -24,6 +24,7 @@ from async_processor.admission.base import (
     Verdict,
     WithoutLots,
 )
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
@@ -62,7 +63,7 @@ class LeasedRateGate(WithoutLots):
         bucket: LeasedBucket,
         gauges: LeaseGauges,
         *,
-        workers: int,
+        workers: LiveNumber,
         clock: Clock,
         watch: Watch,
     ) -> None:
@@ -162,7 +163,7 @@ class LeasedRateGate(WithoutLots):
         return min(max(draw.wait, SHORTEST_PAUSE), LONGEST_PAUSE)
 
     def _batch(self) -> int:
-        return max(1, min(self._workers, math.ceil(self._rate * BATCH_SECONDS)))
+        return max(1, min(self._workers.value, math.ceil(self._rate * BATCH_SECONDS)))
 
     def _take(self, draw: Draw, asked_at: float) -> None:
         fault = f"the lease does not hold: {draw.refused}" if draw.refused else ""

@@ -42,6 +42,10 @@ class StartAllowance:
         while self._started and self._started[0] < taken_at:
             self._started.popleft()
         self._carried = min(max(self._parts, 0), _ONE - 1)
+        self.revise(starts)
+
+    def revise(self, starts: float | None) -> None:
+        """The reading that there is allows another number of starts than before."""
         self._parts = self._carried
         self._starts = starts
         if starts is not None:

@@ -22,8 +22,9 @@ from async_processor.admission.base import (
     Verdict,
     WithoutLots,
 )
-from async_processor.admission.census import ALONE, Census
+from async_processor.admission.census import ALONE, Census, Portion
 from async_processor.admission.limits import StartAllowance, own_starts, start_limit
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.listeners import Leave, Listeners, Subscriptions
@@ -72,7 +73,7 @@ class SensorGate(WithoutLots):
         sensor: Sensor,
         rule: BudgetRule,
         *,
-        workers: int,
+        workers: LiveNumber,
         clock: Clock,
         pool: str = "",
         census: Census = ALONE,
@@ -84,7 +85,8 @@ class SensorGate(WithoutLots):
         self._clock = clock
         self._pool = pool
         self._census = census
-        self._portion = census.portion()
+        self._share = self._current_share()
+        """The part of how much that `_allowance` is."""
         self._allowance = StartAllowance()
         self._seen: Observation | None = None
         self._reading: Reading | None = None
@@ -92,7 +94,9 @@ class SensorGate(WithoutLots):
         self._held_back = 0
         self._wakes = Listeners[[]]()
         self._hears = Subscriptions(
-            partial(sensor.subscribe, self._observed), partial(census.subscribe, self._observed)
+            partial(sensor.subscribe, self._observed),
+            partial(census.subscribe, self._observed),
+            partial(workers.subscribe, self._observed),
         )
 
     async def start(self) -> None:
@@ -147,27 +151,40 @@ class SensorGate(WithoutLots):
         )
 
     def _look(self) -> Observation | None:
-        """The sensor's latest; a new one, or another portion of it, renews the allowance."""
-        latest, portion = self._sensor.latest(), self._census.portion()
-        if latest is not self._seen or portion != self._portion:
-            self._seen, self._portion = latest, portion
+        """The sensor's latest; a new one renews the allowance, another share revises it."""
+        latest, share = self._sensor.latest(), self._current_share()
+        if latest is not self._seen:
+            self._seen, self._share = latest, share
             self._renew(latest)
+        elif share != self._share:
+            self._share = share
+            self._allowance.revise(self._starts(latest))
         return latest
+
+    def _current_share(self) -> tuple[Portion, int]:
+        return self._census.portion(), self._workers.value
 
     def _renew(self, latest: Observation | None) -> None:
         match latest:
             case Reading(taken_at=taken_at):
                 self._reading = latest
-                self._allow(self._rule.starts(latest, self._workers), taken_at)
+                self._allowance.renew(self._starts(latest), taken_at=taken_at)
             case Unreadable(noticed_at=noticed_at):
-                starts = start_limit(self._rule.fallback, self._workers)
-                self._allow(starts, noticed_at)
+                self._allowance.renew(self._starts(latest), taken_at=noticed_at)
             case None:
                 pass
 
-    def _allow(self, starts: float | None, taken_at: float) -> None:
-        own = own_starts(starts, self._portion, self._workers)
-        self._allowance.renew(own, taken_at=taken_at)
+    def _starts(self, latest: Observation | None) -> float | None:
+        """How many an observation lets start here; None: any number."""
+        portion, workers = self._share
+        match latest:
+            case Reading():
+                starts = self._rule.starts(latest, workers)
+            case Unreadable():
+                starts = start_limit(self._rule.fallback, workers)
+            case None:
+                starts = 0.0
+        return own_starts(starts, portion, workers)
 
     def _observed(self) -> None:
         self._look()

@@ -21,6 +21,7 @@ from async_processor.admission.base import (
 )
 from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import InFlightAllowance, in_flight_limit
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.listeners import Leave, Listeners, Subscriptions
@@ -41,7 +42,7 @@ class SetBudgetGate(WithoutLots):
         type_name: str,
         sensor: Asked,
         *,
-        workers: int,
+        workers: LiveNumber,
         clock: Clock,
         census: Census = ALONE,
     ) -> None:
@@ -54,7 +55,9 @@ class SetBudgetGate(WithoutLots):
         self._held_back = 0
         self._wakes = Listeners[[]]()
         self._hears = Subscriptions(
-            partial(sensor.subscribe, self._changed), partial(census.subscribe, self._changed)
+            partial(sensor.subscribe, self._changed),
+            partial(census.subscribe, self._changed),
+            partial(workers.subscribe, self._changed),
         )
 
     async def start(self) -> None:
@@ -104,11 +107,11 @@ class SetBudgetGate(WithoutLots):
     def _look(self) -> InFlightAllowance:
         """The slots under the latest reading."""
         portion = self._census.portion()
-        limit = in_flight_limit(self._whole_budget(), self._workers)
+        limit = in_flight_limit(self._whole_budget(), self._workers.value)
         if limit is None and portion.is_whole:
             self._slots.limit = None
         else:
-            self._slots.limit = portion.of(self._workers if limit is None else limit)
+            self._slots.limit = portion.of(self._workers.value if limit is None else limit)
         return self._slots
 
     def _changed(self) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 
 from async_processor.admission.base import Gate
+from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.settings import GateSettings
 from async_processor.config.settings import Settings
 from async_processor.daemon.shared import Shared
 from async_processor.daemon.workshop import Workshop
@@ -54,6 +56,11 @@ class Topology:
     @property
     def routes(self) -> Collection[Route]:
         return tuple(self._routes.values())
+
+    def size_of(self, pool_id: str) -> LiveNumber | None:
+        """The number of a pool's workers; None when there is no such pool yet."""
+        pool = self._pools.get(pool_id)
+        return None if pool is None else pool.size
 
     async def start(self) -> None:
         """Start the gates."""
@@ -116,7 +123,7 @@ class Topology:
         for name, settings in wanted.items():
             pool, gate = self._pools.get(name), gates.of_pool[name]
             if pool is None:
-                self._pools[name] = workshop.pool(settings, gate)
+                self._pools[name] = workshop.pool(settings, gates.sizes[name], gate)
             elif self._pool_differs(settings, workshop):
                 pool.reconfigure(settings.workers, gate, workshop.merge_policy(settings))
         for name in self._pools.keys() - wanted.keys():
@@ -178,6 +185,10 @@ class _Gates:
     """The gates of a new configuration: those that stay, and those that are new."""
 
     def __init__(self, topology: Topology, before: Workshop | None, after: Workshop) -> None:
+        self.sizes = {
+            pool.id: topology.size_of(pool.id) or LiveNumber(pool.workers)
+            for pool in after.settings.worker_pools
+        }
         self.of_pool: dict[str, Gate] = {}
         self.of_queue: dict[str, Gate] = {}
         self.new: list[Gate] = []
@@ -185,10 +196,12 @@ class _Gates:
         kept = _kept_gates(topology, before, after) if before else {}
         for pool in after.settings.worker_pools:
             gate = kept.get(("pool", pool.id))
-            self.of_pool[pool.id] = gate or self._added(after.pool_gate(pool))
+            self.of_pool[pool.id] = gate or self._added(after.pool_gate(pool, self.sizes[pool.id]))
         for queue in after.settings.queues:
             gate = kept.get(("queue", queue.queue_name))
-            self.of_queue[queue.queue_name] = gate or self._added(after.queue_gate(queue))
+            self.of_queue[queue.queue_name] = gate or self._added(
+                after.queue_gate(queue, self.sizes[queue.worker_pool_id])
+            )
         if before:
             staying = {id(gate) for gate in kept.values()}
             old = (*(p.gate for p in topology.pools), *(r.gate for r in topology.routes))
@@ -202,25 +215,25 @@ class _Gates:
 def _kept_gates(
     topology: Topology, before: Workshop, after: Workshop
 ) -> Mapping[tuple[str, str], Gate]:
-    """Gates whose settings, and the size of the pool that their budget is of, are the same."""
+    """Gates whose settings, and the pool that their budget is of, are the same."""
     if before.settings.prometheus != after.settings.prometheus:
         return {}
-    old_pools = {pool.id: pool for pool in before.settings.worker_pools}
-    new_pools = {pool.id: pool for pool in after.settings.worker_pools}
+    old_pools = {pool.id: pool.gate for pool in before.settings.worker_pools}
+    new_pools = {pool.id: pool.gate for pool in after.settings.worker_pools}
     kept: dict[tuple[str, str], Gate] = {}
     for pool in topology.pools:
-        old, new = old_pools[pool.name], new_pools.get(pool.name)
-        if new and (old.gate, old.workers) == (new.gate, new.workers):
+        if new_pools.get(pool.name) == old_pools[pool.name]:
             kept["pool", pool.name] = pool.gate
     new_queues = {queue.queue_name: queue for queue in after.settings.queues}
     for route in topology.routes:
         queue = new_queues.get(route.queue.queue_name)
-        if queue is None or queue.gate != route.queue.gate:
-            continue
-        old, new = old_pools[route.queue.worker_pool_id], new_pools[queue.worker_pool_id]
-        if old.workers == new.workers:
+        if queue and _gate_and_pool(queue) == _gate_and_pool(route.queue):
             kept["queue", queue.queue_name] = route.gate
     return kept
+
+
+def _gate_and_pool(queue: QueueSettings) -> tuple[GateSettings, str]:
+    return queue.gate, queue.worker_pool_id
 
 
 def _common(settings: Settings, queue: QueueSettings) -> tuple[object, ...]:

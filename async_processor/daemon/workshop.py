@@ -8,6 +8,7 @@ from typing import Any
 
 from async_processor.admission.base import Gate
 from async_processor.admission.build import build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.config.settings import Settings
 from async_processor.daemon.held_gauges import HeldGauges
 from async_processor.daemon.shared import Shared
@@ -38,23 +39,23 @@ class Workshop:
         self.settings = settings
         self._shared = shared
 
-    def pool_gate(self, pool: PoolSettings) -> Gate:
+    def pool_gate(self, pool: PoolSettings, workers: LiveNumber) -> Gate:
         """A pool's gate."""
-        return build_gate(pool.gate, self._shared.gates, workers=pool.workers, pool=pool.id)
+        return build_gate(pool.gate, self._shared.gates, workers=workers, pool=pool.id)
 
-    def queue_gate(self, queue: QueueSettings) -> Gate:
-        """A queue's gate."""
-        pool = self._pools[queue.worker_pool_id]
-        return build_gate(queue.gate, self._shared.gates, workers=pool.workers, pool=pool.id)
+    def queue_gate(self, queue: QueueSettings, workers: LiveNumber) -> Gate:
+        """A queue's gate; the workers are those of its pool."""
+        pool = queue.worker_pool_id
+        return build_gate(queue.gate, self._shared.gates, workers=workers, pool=pool)
 
     def merge_policy(self, pool: PoolSettings) -> MergePolicy:
         """A pool's merge policy."""
         return build_merge_policy(self.settings.merge_policy, workers=pool.workers)
 
-    def pool(self, settings: PoolSettings, gate: Gate) -> Pool:
+    def pool(self, settings: PoolSettings, size: LiveNumber, gate: Gate) -> Pool:
         """A pool that there was not before."""
-        metrics = self._shared.metrics.pool(settings.id)
-        return Pool(settings, gate, self.merge_policy(settings), metrics, self._shared.clock)
+        metrics, merge = self._shared.metrics.pool(settings.id), self.merge_policy(settings)
+        return Pool(settings.id, size, gate, merge, metrics, self._shared.clock)
 
     def route(self, queue: QueueSettings, pool: Pool, gate: Gate) -> Route:
         """A queue's parts."""
@@ -148,10 +149,6 @@ class Workshop:
             allowed=queue.allowed_headers,
             header_bytes=self.settings.limits.header_bytes,
         )
-
-    @cached_property
-    def _pools(self) -> Mapping[str, PoolSettings]:
-        return {pool.id: pool for pool in self.settings.worker_pools}
 
     @cached_property
     def _worker(self) -> Worker:

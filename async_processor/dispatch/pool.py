@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from async_processor.admission.base import Gate, Reason
+from async_processor.admission.live_number import LiveNumber
 from async_processor.clock import Clock
 from async_processor.dispatch.merge.base import MergePolicy, Ready
 from async_processor.dispatch.seat import Seat, Stand
-from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, nobody_tells
 from async_processor.telemetry.metrics import PoolMetrics
 
@@ -50,13 +51,16 @@ class Pool:
 
     def __init__(
         self,
-        settings: PoolSettings,
+        name: str,
+        size: LiveNumber,
         gate: Gate,
         merge: MergePolicy,
         metrics: PoolMetrics,
         clock: Clock,
     ) -> None:
-        self.name = settings.id
+        self.name = name
+        self.size = size
+        """How many workers there are, for gates too; only `reconfigure` writes it."""
         self._metrics = metrics
         self._clock = clock
         self._stands: Counter[Stand] = Counter()
@@ -67,7 +71,7 @@ class Pool:
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
         self._leave_gate: Leave = nobody_tells
-        self.reconfigure(settings.workers, gate, merge)
+        self.reconfigure(size.value, gate, merge)
 
     def reconfigure(self, workers: int, gate: Gate, merge: MergePolicy) -> None:
         """Take over other numbers and parts; what runs goes on, also over a smaller number.
@@ -75,9 +79,9 @@ class Pool:
         Whatever waits in a lane of another policy has to be cut off by the caller.
         """
         self._leave_gate()
-        self.workers = workers
         self.gate = gate
         self.merge = merge
+        self.size.set(workers)
         self._metrics.worker_limit(workers)
         self._leave_gate = gate.subscribe(self._offer)
         self._offer()
@@ -85,6 +89,10 @@ class Pool:
     def close(self) -> None:
         """The pool is gone: its gate tells it nothing any more, and what runs goes on."""
         self._leave_gate()
+
+    @property
+    def workers(self) -> int:
+        return self.size.value
 
     @property
     def free_slots(self) -> int:

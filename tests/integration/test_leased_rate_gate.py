@@ -14,6 +14,7 @@ import pytest
 from async_processor.admission.base import Continue, Gate, GateState, Reason, Refuse
 from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.leased_rate import LAPSE_SECONDS
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import RedisLeasedRateGate
 from async_processor.clock import SystemClock
 from async_processor.fields import TlsSettings
@@ -63,7 +64,7 @@ async def replica(url: str, metrics: Metrics | None = None, **settings: Any) -> 
     configured = RedisLeasedRateGate(control_key=CONTROL, **settings)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(context.redis.stop)
-        gate = build_gate(configured, context, workers=WORKERS, pool="gpus")
+        gate = build_gate(configured, context, workers=LiveNumber(WORKERS), pool="gpus")
         stack.push_async_callback(gate.stop)
         await gate.start()
         yield gate
@@ -219,7 +220,9 @@ async def test_the_lease_is_shown_and_0_from_the_start(redis_url: str, planner: 
     context = GateContext(
         prometheus=None, clock=SystemClock(), redis_url=redis_url, metrics=metrics
     )
-    build_gate(RedisLeasedRateGate(control_key=CONTROL, pool_id="gpus"), context, workers=1)
+    build_gate(
+        RedisLeasedRateGate(control_key=CONTROL, pool_id="gpus"), context, workers=LiveNumber(1)
+    )
     assert (shown("rps"), shown("lease_valid"), shown("valid_until_seconds")) == (0, 0, 0)
     await planner.lease(2.5, seconds=60)
     async with replica(redis_url, metrics):

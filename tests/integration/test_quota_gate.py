@@ -20,6 +20,7 @@ from async_processor.admission.base import (
     Ticket,
 )
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import CompositeGate, LocalMaxConcurrencyGate
 from async_processor.admission.settings import RedisQuotaGate as Settings
 from async_processor.clock import SystemClock
@@ -42,7 +43,7 @@ def of(tenant: str, request_id: str = "r-1", **fields: Any) -> Any:
 async def quota(url: str, **settings: Any) -> AsyncIterator[Gate]:
     """A started gate as another replica would have it."""
     context = GateContext(prometheus=None, clock=SystemClock(), redis_url=url)
-    gate = build_gate(Settings(**settings), context, workers=8)
+    gate = build_gate(Settings(**settings), context, workers=LiveNumber(8))
     async with AsyncExitStack() as stack:
         for service in (context.redis, context.quotas, gate):
             await service.start()
@@ -289,7 +290,7 @@ async def test_a_refund_gives_the_token_back_but_only_of_who_paid(redis_url: str
 async def test_a_later_gates_refusal_costs_nothing(redis_url: str) -> None:
     context = GateContext(prometheus=None, clock=SystemClock(), redis_url=redis_url)
     chain = CompositeGate(gates=(Settings(limit=1), LocalMaxConcurrencyGate(limit=1)))
-    gate = build_gate(chain, context, workers=8)
+    gate = build_gate(chain, context, workers=LiveNumber(8))
     await gate.start()
     await until(lambda: gate.budget() > 0)
     held = await gate.admit(of("a", "r-1"))

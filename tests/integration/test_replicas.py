@@ -11,6 +11,7 @@ import pytest
 
 from async_processor.admission import census
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import LocalMaxConcurrencyGate
 from async_processor.clock import SystemClock
 from async_processor.fields import TlsSettings
@@ -91,7 +92,7 @@ class Replica:
             prometheus=None, clock=SystemClock(), redis_url=url, queue_name=QUEUE
         )
         self.gate = build_gate(
-            LocalMaxConcurrencyGate(limit=10, shared=True), self.context, workers=16
+            LocalMaxConcurrencyGate(limit=10, shared=True), self.context, workers=LiveNumber(16)
         )
         self._task: asyncio.Task[None] | None = None
 

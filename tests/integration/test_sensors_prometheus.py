@@ -11,6 +11,7 @@ import pytest
 from async_processor.admission import saturation
 from async_processor.admission.base import Gate, GateState
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import PrometheusQueryGate, PrometheusSaturationGate
 from async_processor.clock import SystemClock
 from async_processor.sensors.settings import PrometheusSettings
@@ -33,7 +34,7 @@ class Bench:
             prometheus = PrometheusSettings(url=url, cache_ttl=0.1)
             self._contexts.append(GateContext(prometheus=prometheus, clock=SystemClock()))
         settings = PrometheusQueryGate(query=query, fallback=FALLBACK, pool="p")
-        gate = build_gate(settings, self._contexts[-1], workers=WORKERS)
+        gate = build_gate(settings, self._contexts[-1], workers=LiveNumber(WORKERS))
         await gate.start()
         return gate
 

@@ -11,6 +11,7 @@ import pytest
 from async_processor.admission import build
 from async_processor.admission.base import Continue, Gate, GateState
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import EndpointScrapeGate
 from async_processor.clock import SystemClock
 from async_processor.testing.candidates import CANDIDATE
@@ -34,7 +35,7 @@ class Bench:
     async def gate(self, *pages: MetricsPage, **parameters: Any) -> Gate:
         urls = [page.url for page in pages]
         settings = EndpointScrapeGate.model_validate({"urls": urls, **parameters})
-        gate = build_gate(settings, self.context, workers=WORKERS)
+        gate = build_gate(settings, self.context, workers=LiveNumber(WORKERS))
         await gate.start()
         return gate
 
@@ -195,7 +196,7 @@ async def test_secrets_of_a_url_are_not_shown(bench: Bench) -> None:
     settings = EndpointScrapeGate(
         url=f"http://me:sesame@{page.target}/metrics?token=sesame", metric="kv"
     )
-    gate = build_gate(settings, bench.context, workers=1)
+    gate = build_gate(settings, bench.context, workers=LiveNumber(1))
     await gate.start()
     state = await unreadable(gate, f"{page.url} answered 401")
     assert "sesame" not in repr(state)

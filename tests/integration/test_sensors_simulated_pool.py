@@ -14,6 +14,7 @@ import pytest
 
 from async_processor.admission.base import Gate, GateState
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import (
     GateSettings,
     PrometheusBudgetGate,
@@ -80,7 +81,7 @@ class Bench:
             dial.shown = load
 
     async def gate(self, settings: GateSettings) -> Gate:
-        gate = build_gate(settings, self.context, workers=WORKERS)
+        gate = build_gate(settings, self.context, workers=LiveNumber(WORKERS))
         await gate.start()
         return gate
 
@@ -241,7 +242,7 @@ async def test_html_in_the_place_of_prometheus() -> None:
         prometheus = PrometheusSettings(url=f"http://{page.target}", cache_ttl=0.1)
         context = GateContext(prometheus=prometheus, clock=SystemClock())
         for settings in GATES.values():
-            gate = build_gate(settings, context, workers=WORKERS)
+            gate = build_gate(settings, context, workers=LiveNumber(WORKERS))
             await gate.start()
             await unreadable(gate, "not with JSON")
         await context.sensors.stop()
@@ -259,7 +260,7 @@ class Pages:
         self._context = context
 
     async def gate(self, settings: GateSettings) -> Gate:
-        gate = build_gate(settings, self._context, workers=WORKERS)
+        gate = build_gate(settings, self._context, workers=LiveNumber(WORKERS))
         await gate.start()
         return gate
 

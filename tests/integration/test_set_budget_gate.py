@@ -14,6 +14,7 @@ import pytest
 
 from async_processor.admission.base import Continue, Gate, GateState, Reason, Refuse
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import RedisGate
 from async_processor.clock import SystemClock
 from async_processor.redis_io.client import RedisClient
@@ -34,7 +35,7 @@ async def gates(url: str, count: int = 1, **settings: str) -> AsyncIterator[list
         stack.push_async_callback(context.redis.stop)
         stack.push_async_callback(context.sensors.stop)
         built = [
-            build_gate(RedisGate.model_validate(settings), context, workers=WORKERS)
+            build_gate(RedisGate.model_validate(settings), context, workers=LiveNumber(WORKERS))
             for _ in range(count)
         ]
         for gate in built:
@@ -202,6 +203,6 @@ async def test_a_redis_that_is_away_or_hangs_closes_and_comes_back(
 
 async def test_a_gate_that_has_not_read_yet_is_closed(redis_url: str) -> None:
     context = GateContext(prometheus=None, clock=SystemClock(), redis_url=redis_url)
-    gate = build_gate(RedisGate(), context, workers=WORKERS)
+    gate = build_gate(RedisGate(), context, workers=LiveNumber(WORKERS))
     assert (gate.budget(), gate.permits(WORKERS)) == (0.0, 0)
     assert gate.state().reason == "not read yet"

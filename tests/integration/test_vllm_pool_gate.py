@@ -12,6 +12,7 @@ import pytest
 from async_processor.admission import build
 from async_processor.admission.base import Gate, GateState
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import VllmPoolGate
 from async_processor.clock import SystemClock
 from async_processor.testing.eventually import until
@@ -39,7 +40,7 @@ class Bench:
 
     async def gate(self, **settings: Any) -> Gate:
         configured = VllmPoolGate.model_validate({"fallback": FALLBACK, **settings})
-        gate = build_gate(configured, self._context, workers=8)
+        gate = build_gate(configured, self._context, workers=LiveNumber(8))
         await gate.start()
         return gate
 

@@ -24,6 +24,7 @@ from async_processor.admission.census import (
 )
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.limits import StartAllowance, own_starts
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.admission.set_budget import SetBudgetGate
 from async_processor.admission.settings import (
@@ -228,15 +229,17 @@ class Dial:
 
 def by_reading(value: float, census: Census) -> SensorGate:
     clock, rule = ManualClock(), BudgetRule()
-    return SensorGate("t", Dial(value), rule, workers=10, clock=clock, census=census)
+    return SensorGate("t", Dial(value), rule, workers=LiveNumber(10), clock=clock, census=census)
 
 
 def by_key(value: float, census: Census) -> SetBudgetGate:
-    return SetBudgetGate("t", Dial(value), workers=10, clock=ManualClock(), census=census)
+    return SetBudgetGate(
+        "t", Dial(value), workers=LiveNumber(10), clock=ManualClock(), census=census
+    )
 
 
 def by_limit(value: float, census: Census) -> ConcurrencyGate:
-    return ConcurrencyGate(round(10 * value), blocking=False, census=census)
+    return ConcurrencyGate(LiveNumber(round(10 * value)), blocking=False, census=census)
 
 
 async def started(gate: Gate, demand: int = 100) -> int:
@@ -279,6 +282,46 @@ async def test_another_portion_counts_at_once_and_wakes(
     assert woken == [4, 8]
 
 
+def half_by_reading(workers: LiveNumber) -> Gate:
+    return SensorGate("t", Dial(0.5), BudgetRule(), workers=workers, clock=ManualClock())
+
+
+def half_by_key(workers: LiveNumber) -> Gate:
+    return SetBudgetGate("t", Dial(0.5), workers=workers, clock=ManualClock())
+
+
+def half_of_the_workers(workers: LiveNumber) -> Gate:
+    return ConcurrencyGate(workers, blocking=False, census=Fixed(Portion(replicas=2, rank=0)))
+
+
+@pytest.mark.parametrize("make", [half_by_reading, half_by_key, half_of_the_workers])
+async def test_a_pool_that_changes_its_size_counts_at_once_and_nothing_starts_twice(
+    make: Callable[[LiveNumber], Gate],
+) -> None:
+    workers, woken = LiveNumber(10), list[int]()
+    gate = make(workers)
+    await gate.start()
+    assert await started(gate) == 5
+    gate.subscribe(lambda: woken.append(gate.permits(100)))
+    workers.set(20)
+    assert woken == [5]
+    for number in (4, 20, 4, 20):
+        workers.set(number)
+    assert await started(gate) == 5
+    workers.set(4)
+    assert gate.permits(100) == 0
+
+
+async def test_a_size_that_flickers_gives_no_fraction_twice() -> None:
+    workers = LiveNumber(10)
+    gate = SensorGate("t", Dial(0.25), BudgetRule(), workers=workers, clock=ManualClock())
+    await gate.start()
+    for number in (11, 10) * 10:
+        workers.set(number)
+        gate.permits(number)
+    assert await started(gate) == 2
+
+
 async def test_the_budget_shown_is_the_replicas_own() -> None:
     half = Fixed(Portion(replicas=2, rank=1))
     assert by_reading(0.8, half).budget() == pytest.approx(0.4)
@@ -293,14 +336,14 @@ def test_gates_of_gates_share_what_is_in_them() -> None:
     context.roll._portion = Portion(replicas=2, rank=1)
     inner = (LocalMaxConcurrencyGate(limit=5), ConstantGate())
     shared = WaitOnRefuseGate(gate=CompositeGate(gates=inner), shared=True)
-    assert build_gate(shared, context, workers=8).permits(8) == 2
-    assert build_gate(ConstantGate(shared=True), context, workers=9).permits(9) == 4
+    assert build_gate(shared, context, workers=LiveNumber(8)).permits(8) == 2
+    assert build_gate(ConstantGate(shared=True), context, workers=LiveNumber(9)).permits(9) == 4
     own = CompositeGate(gates=(LocalMaxConcurrencyGate(limit=5, shared=True), ConstantGate()))
-    assert build_gate(own, context, workers=8).permits(8) == 2
-    assert build_gate(CompositeGate(gates=inner), context, workers=8).permits(8) == 5
+    assert build_gate(own, context, workers=LiveNumber(8)).permits(8) == 2
+    assert build_gate(CompositeGate(gates=inner), context, workers=LiveNumber(8)).permits(8) == 5
 
 
 def test_a_replica_without_a_roll_is_alone() -> None:
     context = GateContext(prometheus=None, clock=ManualClock())
-    gate = build_gate(LocalMaxConcurrencyGate(limit=5, shared=True), context, workers=8)
+    gate = build_gate(LocalMaxConcurrencyGate(limit=5, shared=True), context, workers=LiveNumber(8))
     assert gate.permits(8) == 5

@@ -20,6 +20,7 @@ from async_processor.admission.base import (
 from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.chain import Chain
 from async_processor.admission.concurrency import ConcurrencyGate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.patience import Patience
 from async_processor.admission.settings import (
     CompositeGate,
@@ -178,7 +179,7 @@ async def test_a_refusal_that_concerns_one_tenant_takes_no_place_in_memory() -> 
 
 
 async def test_who_waits_is_woken_when_the_inner_gate_changes() -> None:
-    inner, woken = ConcurrencyGate(1, blocking=False), list[str]()
+    inner, woken = ConcurrencyGate(LiveNumber(1), blocking=False), list[str]()
     patient = Patience(inner)
     patient.subscribe(lambda: woken.append("woken"))
     admitted = await patient.admit(CANDIDATE)
@@ -190,7 +191,7 @@ async def test_who_waits_is_woken_when_the_inner_gate_changes() -> None:
 
 async def test_requests_that_a_later_gate_refuses_do_not_wake_each_other() -> None:
     """Each would give back the first gate's slot, wake the other, and so on for ever."""
-    chain = Chain([ConcurrencyGate(4, blocking=False), Scripted(REFUSE)])
+    chain = Chain([ConcurrencyGate(LiveNumber(4), blocking=False), Scripted(REFUSE)])
     woken = list[str]()
     chain.subscribe(lambda: woken.append("woken"))
     for _ in range(2):
@@ -201,7 +202,9 @@ async def test_requests_that_a_later_gate_refuses_do_not_wake_each_other() -> No
 async def test_gates_of_gates_are_built_from_the_configuration() -> None:
     limits = tuple(LocalMaxConcurrencyGate(limit=limit) for limit in (3, 2))
     settings = WaitOnRefuseGate(gate=CompositeGate(gates=limits))
-    gate = build_gate(settings, GateContext(prometheus=None, clock=SystemClock()), workers=8)
+    gate = build_gate(
+        settings, GateContext(prometheus=None, clock=SystemClock()), workers=LiveNumber(8)
+    )
     verdicts = [await gate.admit(CANDIDATE) for _ in range(4)]
     assert [type(verdict) for verdict in verdicts] == [Continue, Continue, Wait, Wait]
     assert gate.permits(8) == 0

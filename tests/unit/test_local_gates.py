@@ -7,6 +7,7 @@ import pytest
 from async_processor.admission.base import Continue, Reason, Refuse, Ticket, Wait
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.testing.candidates import CANDIDATE
 
 
@@ -28,7 +29,7 @@ async def test_constant_lets_everything_through() -> None:
 async def test_over_the_limit_a_request_is_refused_or_waits(
     blocking: bool, over: type[Refuse] | type[Wait]
 ) -> None:
-    gate = ConcurrencyGate(2, blocking=blocking)
+    gate = ConcurrencyGate(LiveNumber(2), blocking=blocking)
     for _ in range(2):
         await taken(gate)
     verdict = await gate.admit(CANDIDATE)
@@ -38,7 +39,7 @@ async def test_over_the_limit_a_request_is_refused_or_waits(
 
 
 async def test_the_budget_is_the_free_share_and_permits_are_free_slots() -> None:
-    gate = ConcurrencyGate(4, blocking=False)
+    gate = ConcurrencyGate(LiveNumber(4), blocking=False)
     assert (gate.budget(), gate.permits(64), gate.permits(3)) == (1.0, 4, 3)
     await taken(gate)
     assert (gate.budget(), gate.permits(64)) == (0.75, 3)
@@ -46,7 +47,7 @@ async def test_the_budget_is_the_free_share_and_permits_are_free_slots() -> None
 
 @pytest.mark.parametrize("end", ["release", "refund"])
 async def test_a_slot_comes_back_once_and_wakes_who_waits(end: str) -> None:
-    gate, woken = ConcurrencyGate(1, blocking=True), list[int]()
+    gate, woken = ConcurrencyGate(LiveNumber(1), blocking=True), list[int]()
     gate.subscribe(lambda: woken.append(gate.permits(8)))
     ticket = await taken(gate)
     assert isinstance(await gate.admit(CANDIDATE), Wait)

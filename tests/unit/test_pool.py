@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from async_processor.admission.base import Candidate, GateState, Verdict, WithoutLots
+from async_processor.admission.live_number import LiveNumber
 from async_processor.clock import SystemClock
 from async_processor.dispatch.merge.base import Bidder
 from async_processor.dispatch.merge.random_robin import RandomRobin
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.seat import Seat
-from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, Listeners
 from async_processor.telemetry.metrics import Metrics
 
@@ -67,7 +68,8 @@ def queue(name: str = "q") -> QueueSettings:
 
 def pool(workers: int, gate: Valve | None = None) -> Pool:
     return Pool(
-        PoolSettings(workers=workers),
+        "default",
+        LiveNumber(workers),
         gate or Valve(),
         InTurn(),
         Metrics().pool("default"),

@@ -6,6 +6,7 @@ import pytest
 
 from async_processor.admission import saturation
 from async_processor.admission.build import GateContext, build_gate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import PrometheusSaturationGate
 from async_processor.clock import SystemClock
 from async_processor.errors import ConfigurationError
@@ -35,4 +36,4 @@ def test_the_fallback_is_a_saturation_to_assume(fallback: float, budget: float) 
 def test_a_gate_over_prometheus_needs_one() -> None:
     context = GateContext(prometheus=None, clock=SystemClock())
     with pytest.raises(ConfigurationError, match=r"prometheus\.url: is missing"):
-        build_gate(PrometheusSaturationGate(pool="p"), context, workers=1)
+        build_gate(PrometheusSaturationGate(pool="p"), context, workers=LiveNumber(1))

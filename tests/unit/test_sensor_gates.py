@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from async_processor.admission.base import Continue, Reason, Refuse
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.listeners import Leave, Listeners
 from async_processor.sensors.base import Observation, Reading, Unreadable
@@ -61,7 +62,7 @@ class Bench:
             "prometheus-query",
             self.dial,
             BudgetRule(**rule),  # type: ignore[arg-type]
-            workers=workers,
+            workers=LiveNumber(workers),
             clock=self.clock,
             pool="p",
         )

@@ -19,6 +19,7 @@ from async_processor.admission.base import (
 )
 from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.concurrency import ConcurrencyGate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import TierPriorityAdmissionGate
 from async_processor.admission.tickets import HOLDS_NOTHING
 from async_processor.admission.tiers import TierGate
@@ -155,7 +156,9 @@ async def test_it_is_built_from_its_settings_and_keeps_the_inner_gates_accountin
             "tier_label": "class",
         }
     )
-    built = build_gate(settings, GateContext(prometheus=None, clock=SystemClock()), workers=4)
+    built = build_gate(
+        settings, GateContext(prometheus=None, clock=SystemClock()), workers=LiveNumber(4)
+    )
     assert isinstance(built, TierGate)
     assert isinstance(built._gate, ConcurrencyGate)
     urgent = of("interactive", OVERFLOW, label="class")

@@ -10,13 +10,14 @@ import pytest
 
 from async_processor.admission.base import Classification, Gate
 from async_processor.admission.constant import ConstantGate
+from async_processor.admission.live_number import LiveNumber
 from async_processor.clock import SystemClock
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.merge.tier_priority import TierPriority
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.seat import Seat
 from async_processor.dispatch.second_look import SecondLook
-from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, Listeners
 from async_processor.telemetry.metrics import Metrics
 from async_processor.wire.request import Request
@@ -39,7 +40,8 @@ class Bell:
 
 def pool(workers: int) -> Pool:
     return Pool(
-        PoolSettings(workers=workers),
+        "default",
+        LiveNumber(workers),
         ConstantGate(),
         TierPriority(workers=workers, tier_label="tier"),
         Metrics().pool("default"),
