@@ -16,16 +16,32 @@ from async_processor.listeners import Subscriptions
 class ParkingLot:
     """Wakes one request at a time, so that a gate that opens a crack lets one through.
 
-    Whoever is woken asks the gate again and says `passed` when it got through; then the next one
-    is woken. One that is refused again parks again and the lot stays quiet until the gate changes.
-    The lot listens to the gate as long as somebody waits.
+    Whoever is woken asks the gate again. If it has to wait on, the lot stays quiet until the gate
+    changes; in every other case it calls `wake_next`. The lot listens to the gate as long as
+    anybody is present.
     """
 
     def __init__(self, gate: Gate) -> None:
         self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
         self._arrivals = itertools.count()
         self._present = 0
-        self._hears = Subscriptions(partial(gate.subscribe, self.passed))
+        self._hears = Subscriptions(partial(gate.subscribe, self.wake_next))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._present
+
+    @contextmanager
+    def presence(self) -> Iterator[None]:
+        """A request is here, waiting or asking the gate in its turn."""
+        self._hears.join()
+        self._present += 1
+        try:
+            yield
+        finally:
+            self._present -= 1
+            if self.is_empty:
+                self._hears.leave()
 
     async def wait(self, deadline: float, timeout: float) -> None:
         """Wait for a turn, at most `timeout` seconds; raises TimeoutError when none came.
@@ -35,26 +51,14 @@ class ParkingLot:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (deadline, next(self._arrivals), turn))
         try:
-            with self._presence():
-                async with asyncio.timeout(timeout):
-                    await turn
+            async with asyncio.timeout(timeout):
+                await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self.passed()  # woken and cut off at once: the turn goes to the next
+                self.wake_next()  # woken and cut off at once
             raise
 
-    @contextmanager
-    def _presence(self) -> Iterator[None]:
-        self._hears.join()
-        self._present += 1
-        try:
-            yield
-        finally:
-            self._present -= 1
-            if not self._present:
-                self._hears.leave()
-
-    def passed(self) -> None:
+    def wake_next(self) -> None:
         """Give the turn to the request with the earliest deadline."""
         while self._waiting:
             _, _, turn = heapq.heappop(self._waiting)

@@ -7,38 +7,28 @@ a lot of its queue (refused for a reason that does not concern the others in the
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from async_processor.admission.base import (
     Candidate,
     Classification,
     Continue,
     Drop,
     Gate,
-    Reason,
     Refuse,
-    Verdict,
-    Wait,
 )
 from async_processor.clock import Clock
+from async_processor.dispatch.asking import Asking
 from async_processor.dispatch.merge.base import Ready
-from async_processor.dispatch.parking import ParkingLot
 from async_processor.dispatch.stay import Stay
 from async_processor.settlement.decision import Decision, Ending
-from async_processor.settlement.held import Phase
-from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Park, Release
-
-_log = get_logger(__name__)
 
 
 class Passage:
-    """Takes requests through; keeps the lots of those that wait in memory."""
+    """Takes requests through."""
 
     def __init__(self, clock: Clock, *, gate_wait_timeout: float) -> None:
         self._clock = clock
-        self._gate_wait_timeout = gate_wait_timeout
-        self._lots: WeakKeyDictionary[Gate, ParkingLot] = WeakKeyDictionary()
+        self._ask = Asking(clock, patience=gate_wait_timeout)
 
     async def take(self, stay: Stay) -> Decision | None:
         """Bring a request to a slot, with the gates' tickets in its stay.
@@ -97,63 +87,20 @@ class Passage:
 
     async def _pass(self, gate: Gate, stay: Stay, candidate: Candidate) -> Continue | Decision:
         """Ask a gate until it lets the request through or ends its stay."""
-        metrics = stay.route.metrics
-        give_up = self._clock.monotonic() + self._gate_wait_timeout
-        parked = False
-        while True:
-            match await self._ask(gate, stay, candidate):
-                case Continue() as passed:
-                    if parked:
-                        stay.held.enter(Phase.QUEUED)
-                        self._lot(gate).passed()
-                    return passed
-                case Refuse(reason=reason, lot=lot):
-                    metrics.gate_decision(reason.value)
-                    return _refused(lot)
-                case Drop(message=message):
-                    metrics.gate_decision("dropped")
-                    return stay.route.triage.dropped(candidate.envelope, message)
-                case Wait(reason=reason):
-                    if not parked:
-                        metrics.gate_decision(reason.value)
-                        stay.held.enter(Phase.PARKED)
-                        parked = True
-            ended = await self._park(gate, stay, give_up)
-            if ended is not None:
-                return ended
-
-    async def _ask(self, gate: Gate, stay: Stay, candidate: Candidate) -> Verdict:
-        """A gate that fails refuses: it counts as an error, and fails safe."""
-        try:
-            return await gate.admit(candidate)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request must not pass
-            _log.exception("gate_failed", queue_id=stay.route.queue.id)
-            return Refuse(reason=Reason.ERROR, message=type(error).__name__)
-
-    async def _park(self, gate: Gate, stay: Stay, give_up: float) -> Decision | None:
-        """Wait for the gate to change; the deadline and the patience end the stay."""
-        patience = give_up - self._clock.monotonic()
-        left = self._left(stay)
-        deadline = stay.envelope.request.deadline
-        try:
-            await self._lot(gate).wait(deadline, max(0.0, min(patience, left)))
-        except TimeoutError:
-            if left <= patience:
-                return stay.route.triage.expired(
-                    stay.envelope, "the deadline passed at a closed gate"
-                )
-            return Decision(outcome=Release(), ending=Ending.IMPATIENT)
-        return None
+        verdict, metrics = await self._ask(gate, stay, candidate), stay.route.metrics
+        match verdict:
+            case Refuse(reason=reason, lot=lot):
+                metrics.gate_decision(reason.value)
+                return _refused(lot)
+            case Drop(message=message):
+                metrics.gate_decision("dropped")
+                return stay.route.triage.dropped(candidate.envelope, message)
+            case passed_or_ended:
+                return passed_or_ended
 
     def _left(self, stay: Stay) -> float:
         """Seconds until the deadline."""
         return stay.envelope.request.deadline - self._clock.now()
-
-    def _lot(self, gate: Gate) -> ParkingLot:
-        lot = self._lots.get(gate)
-        if lot is None:
-            lot = self._lots[gate] = ParkingLot(gate)
-        return lot
 
 
 def _refused(lot: str) -> Decision:

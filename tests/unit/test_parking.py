@@ -31,23 +31,28 @@ def lot() -> tuple[Bell, ParkingLot]:
     return bell, ParkingLot(cast("Gate", bell))
 
 
+async def wait(parking: ParkingLot, deadline: float, timeout: float = 5.0) -> None:
+    with parking.presence():
+        await parking.wait(deadline, timeout)
+
+
 async def test_the_earliest_deadline_is_woken_alone() -> None:
     bell, parking = lot()
-    late = asyncio.create_task(parking.wait(20.0, 60))
-    early = asyncio.create_task(parking.wait(10.0, 60))
+    late = asyncio.create_task(wait(parking, 20.0))
+    early = asyncio.create_task(wait(parking, 10.0))
     await asyncio.sleep(0)
     bell.ring()
     await early
     assert not late.done()
-    parking.passed()
+    parking.wake_next()
     await late
 
 
 async def test_one_that_waited_in_vain_hears_it_and_does_not_swallow_a_turn() -> None:
     bell, parking = lot()
     with pytest.raises(TimeoutError):
-        await parking.wait(10.0, 0.001)
-    patient = asyncio.create_task(parking.wait(20.0, 60))
+        await wait(parking, 10.0, 0.001)
+    patient = asyncio.create_task(wait(parking, 20.0))
     await asyncio.sleep(0)
     bell.ring()
     await patient
@@ -55,8 +60,8 @@ async def test_one_that_waited_in_vain_hears_it_and_does_not_swallow_a_turn() ->
 
 async def test_a_turn_given_to_one_that_is_cut_off_goes_to_the_next() -> None:
     bell, parking = lot()
-    first = asyncio.create_task(parking.wait(10.0, 60))
-    second = asyncio.create_task(parking.wait(20.0, 60))
+    first = asyncio.create_task(wait(parking, 10.0))
+    second = asyncio.create_task(wait(parking, 20.0))
     await asyncio.sleep(0)
     bell.ring()
     first.cancel()
@@ -68,7 +73,7 @@ async def test_a_turn_given_to_one_that_is_cut_off_goes_to_the_next() -> None:
 async def test_a_lot_listens_to_its_gate_as_long_as_somebody_waits() -> None:
     bell, parking = lot()
     for _ in range(3):
-        waiting = [asyncio.create_task(parking.wait(deadline, 60)) for deadline in (10.0, 20.0)]
+        waiting = [asyncio.create_task(wait(parking, deadline)) for deadline in (10.0, 20.0)]
         await asyncio.sleep(0)
         assert len(bell.listeners) == 1
         bell.ring()
