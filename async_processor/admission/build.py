@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -22,6 +23,7 @@ from async_processor.admission.quota.gate import QuotaGate
 from async_processor.admission.quota.tenants import Tenants
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.admission.set_budget import SetBudgetGate
+from async_processor.admission.start_ledger import StartAllowance, StartLedger
 from async_processor.admission.tiers import TierGate
 from async_processor.clock import Clock
 from async_processor.errors import ConfigurationError, Problem
@@ -30,7 +32,7 @@ from async_processor.lifecycle import Watch
 from async_processor.redis_io.leased_bucket import LeasedBucket
 from async_processor.redis_io.roll import RedisRoll
 from async_processor.redis_io.shared import SharedClient, SharedClients
-from async_processor.sensors.base import Source
+from async_processor.sensors.base import Sensor, Source
 from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.redis_value import RedisValueSource
 from async_processor.sensors.registry import Sensors
@@ -80,12 +82,18 @@ class GateContext:
         """The side tasks of gates."""
         self.quotas = Books(self.redis, clock=clock, watch=self.watch)
         self.metrics = metrics or Metrics()
+        self._ledgers: WeakKeyDictionary[Sensor, StartLedger] = WeakKeyDictionary()
         self.roll = self._roll(queue_name)
         """Of the replicas; its `run` keeps this one on it."""
 
     def census(self, *, shared: bool) -> Census:
         """What a gate is divided by."""
         return self.roll if shared and self.roll is not None else ALONE
+
+    def allowance(self, sensor: Sensor, spot: Spot) -> StartAllowance:
+        """What a gate over this sensor may let start; all of them spend the same readings."""
+        ledger = self._ledgers.setdefault(sensor, StartLedger())
+        return StartAllowance(ledger, pool=spot.pool, last=spot.last)
 
     def _roll(self, queue_name: str) -> RollCensus | None:
         if not self.redis_url or not queue_name:
@@ -103,10 +111,12 @@ class GateContext:
 
 
 class Spot(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a gate stands: the pool that its budget is of, and whether replicas share the gate."""
+    """Where a gate stands: the pool that its budget is of, whether it is that pool's own (`last`),
+    and whether replicas share the gate."""
 
     pool: str
     workers: LiveNumber
+    last: bool = False
     shared: bool = False
 
 
@@ -116,13 +126,14 @@ def build_gate(
     *,
     workers: LiveNumber,
     pool: str = "default",
+    last: bool = False,
 ) -> Gate:
-    """The gate of a queue or a pool; its budget is of the `workers` of the pool `pool`.
+    """The gate of a queue, or (`last`) of a pool; its budget is of the `workers` of `pool`.
 
     Raises:
         ConfigurationError: a gate over Prometheus without a Prometheus, or over Redis without one.
     """
-    return _build(settings, context, Spot(pool=pool, workers=workers))
+    return _build(settings, context, Spot(pool=pool, workers=workers, last=last))
 
 
 def _build(settings: configured.GateSettings, context: GateContext, spot: Spot) -> Gate:
@@ -178,14 +189,8 @@ def _over_pages(
     context: GateContext,
     spot: Spot,
 ) -> Gate:
-    return SensorGate(
-        settings.type,
-        context.sensors.polling(source, SCRAPE_INTERVAL),
-        rule,
-        workers=spot.workers,
-        clock=context.clock,
-        census=context.census(shared=spot.shared),
-    )
+    sensor = context.sensors.polling(source, SCRAPE_INTERVAL)
+    return _over_readings(settings, sensor, rule, context, spot)
 
 
 def _vllm_pool(settings: configured.VllmPoolGate, context: GateContext, spot: Spot) -> Gate:
@@ -274,14 +279,27 @@ def _over_prometheus(
 ) -> Gate:
     prometheus = _prometheus(settings.type, context)
     source = PromqlSource(url=prometheus.url, query=query, client=context.sensors.http)
+    sensor = context.sensors.polling(source, prometheus.cache_ttl)
+    return _over_readings(settings, sensor, rule, context, spot)
+
+
+def _over_readings(
+    settings: configured.EndpointScrapeGate | _AsksPrometheus,
+    sensor: Sensor,
+    rule: BudgetRule,
+    context: GateContext,
+    spot: Spot,
+) -> Gate:
+    nameless = (configured.EndpointScrapeGate, configured.VllmPoolGate)
     return SensorGate(
         settings.type,
-        context.sensors.polling(source, prometheus.cache_ttl),
+        sensor,
         rule,
         workers=spot.workers,
         clock=context.clock,
+        allowance=context.allowance(sensor, spot),
         census=context.census(shared=spot.shared),
-        pool="" if isinstance(settings, configured.VllmPoolGate) else settings.pool,
+        pool="" if isinstance(settings, nameless) else settings.pool,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -22,13 +23,16 @@ from async_processor.admission.base import (
     Verdict,
     WithoutLots,
 )
-from async_processor.admission.census import ALONE, Census, Portion
-from async_processor.admission.limits import StartAllowance, own_starts, start_limit
+from async_processor.admission.census import ALONE, Census
+from async_processor.admission.limits import own_starts, start_limit
 from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.start_ledger import StartAllowance
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.listeners import Leave, Listeners, Subscriptions
 from async_processor.sensors.base import Observation, Reading, Sensor, Unreadable
+
+SPENT: Final = "as many have started as the last reading allows"
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +67,8 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 class SensorGate(WithoutLots):
     """One queue's or pool's gate over a sensor that it may share with others.
 
-    The sensor's wake and every question put to the gate bring it up to date; nothing else writes
-    its state but takers and refunds.
+    `allowance` belongs to the ledger of that sensor, so that a reading is spent once. The sensor's
+    wake and every question put to the gate bring it up to date.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class SensorGate(WithoutLots):
         *,
         workers: LiveNumber,
         clock: Clock,
+        allowance: StartAllowance,
         pool: str = "",
         census: Census = ALONE,
     ) -> None:
@@ -85,18 +90,16 @@ class SensorGate(WithoutLots):
         self._clock = clock
         self._pool = pool
         self._census = census
-        self._share = self._current_share()
-        """The part of how much that `_allowance` is."""
-        self._allowance = StartAllowance()
+        self._allowance = allowance
         self._seen: Observation | None = None
         self._reading: Reading | None = None
         """The last there was, also while the source cannot be read."""
-        self._held_back = 0
         self._wakes = Listeners[[]]()
         self._hears = Subscriptions(
             partial(sensor.subscribe, self._observed),
             partial(census.subscribe, self._observed),
             partial(workers.subscribe, self._observed),
+            partial(allowance.subscribe, self._wakes.tell),
         )
 
     async def start(self) -> None:
@@ -108,7 +111,8 @@ class SensorGate(WithoutLots):
         self._hears.leave()
 
     def budget(self) -> float:
-        return self._census.portion().of_budget(self._whole_budget())
+        whole = self._whole_budget()
+        return whole if whole >= 1 else self._census.portion().of_budget(whole)
 
     def _whole_budget(self) -> float:
         match self._look():
@@ -124,14 +128,16 @@ class SensorGate(WithoutLots):
         available = self._allowance.available()
         return workers if available is None else min(workers, available)
 
-    async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
+    async def admit(self, candidate: Candidate) -> Verdict:
         self._look()
-        now = self._clock.monotonic()
-        if self._allowance.take(now):
-            refund = partial(self._refund, now, self._held_back)
-            return Continue(ticket=LocalTicket(on_refund=refund))
-        self._held_back += 1
-        return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
+        start = self._allowance.take(candidate.envelope, self._clock.monotonic())
+        if start is None:
+            return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
+        ticket = LocalTicket(
+            on_release=partial(self._allowance.release, start),
+            on_refund=partial(self._allowance.refund, start),
+        )
+        return Continue(ticket=ticket)
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
         return self._wakes.add(wake)
@@ -151,49 +157,26 @@ class SensorGate(WithoutLots):
         )
 
     def _look(self) -> Observation | None:
-        """The sensor's latest; a new one renews the allowance, another share revises it."""
-        latest, share = self._sensor.latest(), self._current_share()
-        if latest is not self._seen:
-            self._seen, self._share = latest, share
-            self._renew(latest)
-        elif share != self._share:
-            self._share = share
-            self._allowance.revise(self._starts(latest))
-        return latest
-
-    def _current_share(self) -> tuple[Portion, int]:
-        return self._census.portion(), self._workers.value
-
-    def _renew(self, latest: Observation | None) -> None:
+        """The sensor's latest, which the allowance now goes by."""
+        self._seen = latest = self._sensor.latest()
         match latest:
             case Reading(taken_at=taken_at):
                 self._reading = latest
-                self._allowance.renew(self._starts(latest), taken_at=taken_at)
+                self._allow(self._rule.starts(latest, self._workers.value), latest, taken_at)
             case Unreadable(noticed_at=noticed_at):
-                self._allowance.renew(self._starts(latest), taken_at=noticed_at)
+                starts = start_limit(self._rule.fallback, self._workers.value)
+                self._allow(starts, latest, noticed_at)
             case None:
                 pass
+        return latest
 
-    def _starts(self, latest: Observation | None) -> float | None:
-        """How many an observation lets start here; None: any number."""
-        portion, workers = self._share
-        match latest:
-            case Reading():
-                starts = self._rule.starts(latest, workers)
-            case Unreadable():
-                starts = start_limit(self._rule.fallback, workers)
-            case None:
-                starts = 0.0
-        return own_starts(starts, portion, workers)
+    def _allow(self, starts: float | None, reading: Observation, taken_at: float) -> None:
+        own = own_starts(starts, self._census.portion())
+        self._allowance.allow(own, reading=reading, taken_at=taken_at)
 
     def _observed(self) -> None:
         self._look()
         self._wakes.tell()
-
-    def _refund(self, started_at: float, held_back_before: int) -> None:
-        self._allowance.refund(started_at)
-        if self._held_back != held_back_before:
-            self._wakes.tell()
 
     def _reason(self) -> str:
         """Why the gate holds back, or what its operator should know; else empty."""
@@ -201,14 +184,18 @@ class SensorGate(WithoutLots):
             case None:
                 return "not read yet"
             case Unreadable(reason=reason):
-                return reason
+                return f"{reason}; {SPENT}" if self._spent() else reason
             case Reading() as reading if not self._rule.budget(self._rule.room(reading.value)):
                 room, threshold = self._rule.room(reading.value), self._rule.threshold
                 return f"the value {room:.3g} is not above {threshold:.3g}" + _noted(reading)
-            case Reading() as reading if self._allowance.available() == 0:
-                return "as many have started as the last reading allows" + _noted(reading)
+            case Reading() as reading if self._spent():
+                return SPENT + _noted(reading)
             case Reading(note=note):
                 return note
+
+    def _spent(self) -> bool:
+        """Whether an open gate lets nothing start before the next reading."""
+        return self.budget() > 0 and self._allowance.available() == 0
 
 
 def _noted(reading: Reading) -> str:

@@ -41,7 +41,7 @@ class Workshop:
 
     def pool_gate(self, pool: PoolSettings, workers: LiveNumber) -> Gate:
         """A pool's gate."""
-        return build_gate(pool.gate, self._shared.gates, workers=workers, pool=pool.id)
+        return build_gate(pool.gate, self._shared.gates, workers=workers, pool=pool.id, last=True)
 
     def queue_gate(self, queue: QueueSettings, workers: LiveNumber) -> Gate:
         """A queue's gate; the workers are those of its pool."""

@@ -14,7 +14,7 @@ from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import EndpointScrapeGate
 from async_processor.clock import SystemClock
-from async_processor.testing.candidates import CANDIDATE
+from async_processor.testing.candidates import candidate
 from async_processor.testing.eventually import eventually
 from async_processor.testing.metrics_page import MetricsPage
 
@@ -175,7 +175,7 @@ async def test_counted_admission_gives_out_free_slots_once_per_reading(bench: Be
     )
     await reads(gate, 4 / 64)
     page.delay = 0.5  # no new reading meanwhile
-    verdicts = [await gate.admit(CANDIDATE) for _ in range(20)]
+    verdicts = [await gate.admit(candidate()) for _ in range(20)]
     assert sum(isinstance(verdict, Continue) for verdict in verdicts) == 4
     page.delay = 0
     await eventually(lambda: permits(gate, 4))

@@ -4,6 +4,7 @@ nothing too soon, and whoever cannot read the roll takes no more than before."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from async_processor.admission.base import Continue, Gate
 from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.census import (
+    ALONE,
     JOIN_SECONDS,
     NOTHING,
     RENEW_SECONDS,
@@ -23,7 +25,7 @@ from async_processor.admission.census import (
     RollCensus,
 )
 from async_processor.admission.concurrency import ConcurrencyGate
-from async_processor.admission.limits import StartAllowance, own_starts
+from async_processor.admission.limits import own_starts
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.admission.set_budget import SetBudgetGate
@@ -33,10 +35,11 @@ from async_processor.admission.settings import (
     LocalMaxConcurrencyGate,
     WaitOnRefuseGate,
 )
+from async_processor.admission.start_ledger import StartAllowance, StartLedger
 from async_processor.errors import BrokerUnavailable
 from async_processor.listeners import Leave, Listeners, nobody_tells
 from async_processor.sensors.base import Observation, Reading
-from async_processor.testing.candidates import CANDIDATE
+from async_processor.testing.candidates import candidate
 from async_processor.testing.clock import ManualClock
 
 
@@ -52,32 +55,37 @@ def test_portions_add_up_to_the_whole_and_differ_by_one_at_most(whole: int, repl
     assert shares == sorted(shares, reverse=True)
 
 
+def fresh_allowance() -> StartAllowance:
+    return StartAllowance(StartLedger())
+
+
 @given(st.floats(0, 500), st.integers(1, 9))
 def test_starts_add_up_over_replicas_and_readings(starts: float, replicas: int) -> None:
-    readings, alone, started = 20, StartAllowance(), 0
-    together = [StartAllowance() for _ in range(replicas)]
+    readings, alone, started = 20, fresh_allowance(), 0
+    together = [fresh_allowance() for _ in range(replicas)]
 
     def all_that_may(allowance: StartAllowance, now: float) -> int:
         count = 0
-        while count < 600 and allowance.take(now):
+        while count < 600 and allowance.take(object(), now):
             count += 1
         return count
 
     wanted = 0
     for reading in range(readings):
-        alone.renew(starts, taken_at=reading)
+        alone.allow(starts, reading=object(), taken_at=reading)
         wanted += all_that_may(alone, reading)
         for allowance, portion in zip(together, portions(replicas), strict=True):
-            allowance.renew(own_starts(starts, portion, 64), taken_at=reading)
+            own = own_starts(starts, portion)
+            allowance.allow(own, reading=object(), taken_at=reading)
             started += all_that_may(allowance, reading)
     assert wanted - replicas <= started <= wanted  # each keeps a fraction of a start
 
 
-def test_any_number_of_starts_is_divided_as_the_workers_are() -> None:
-    assert own_starts(None, WHOLE, 8) is None
-    assert [own_starts(None, portion, 9) for portion in portions(2)] == [4.5, 4.5]
-    assert own_starts(None, NOTHING, 9) == 0
-    assert (NOTHING.of(9), NOTHING.of_budget(1.0)) == (0, 0.0)
+def test_of_any_number_of_starts_there_is_nothing_to_divide() -> None:
+    assert [own_starts(None, portion) for portion in (WHOLE, NOTHING, *portions(2))] == [None] * 4
+    assert own_starts(9.0, NOTHING) == 0
+    assert [own_starts(9.0, portion) for portion in portions(2)] == [4.5, 4.5]
+    assert (NOTHING.of(9), NOTHING.of_budget(0.5)) == (0, 0.0)
 
 
 class Paper:
@@ -227,9 +235,20 @@ class Dial:
         return nobody_tells
 
 
+def over(dial: Dial, workers: LiveNumber, census: Census = ALONE) -> SensorGate:
+    return SensorGate(
+        "t",
+        dial,
+        BudgetRule(),
+        workers=workers,
+        clock=ManualClock(),
+        allowance=fresh_allowance(),
+        census=census,
+    )
+
+
 def by_reading(value: float, census: Census) -> SensorGate:
-    clock, rule = ManualClock(), BudgetRule()
-    return SensorGate("t", Dial(value), rule, workers=LiveNumber(10), clock=clock, census=census)
+    return over(Dial(value), LiveNumber(10), census)
 
 
 def by_key(value: float, census: Census) -> SetBudgetGate:
@@ -243,18 +262,32 @@ def by_limit(value: float, census: Census) -> ConcurrencyGate:
 
 
 async def started(gate: Gate, demand: int = 100) -> int:
-    verdicts = [await gate.admit(CANDIDATE) for _ in range(demand)]
+    verdicts = [await gate.admit(candidate()) for _ in range(demand)]
     return sum(isinstance(verdict, Continue) for verdict in verdicts)
 
 
-@pytest.mark.parametrize("make", [by_reading, by_key, by_limit])
-@pytest.mark.parametrize(("replicas", "value", "whole"), [(2, 0.8, 8), (4, 0.8, 8), (2, 1.0, 10)])
+@pytest.mark.parametrize(
+    ("make", "replicas", "value", "whole"),
+    [
+        *itertools.product((by_reading, by_key, by_limit), (2, 4), (0.8,), (8,)),
+        *itertools.product((by_key, by_limit), (2,), (1.0,), (10,)),
+    ],
+)
 async def test_what_gates_of_all_replicas_let_start_adds_up_to_the_whole(
     make: Callable[[float, Census], Gate], replicas: int, value: float, whole: int
 ) -> None:
     gates = [make(value, Fixed(portion)) for portion in portions(replicas)]
     assert sum(gate.permits(10) for gate in gates) == whole
     assert sum([await started(gate) for gate in gates]) == whole
+
+
+@pytest.mark.parametrize("portion", [*portions(2), NOTHING])
+async def test_a_full_budget_sets_no_limit_per_reading_that_replicas_could_divide(
+    portion: Portion,
+) -> None:
+    gate = by_reading(1.0, Fixed(portion))
+    assert (gate.budget(), gate.permits(10)) == (1.0, 10)
+    assert await started(gate, demand=50) == 50
 
 
 @pytest.mark.parametrize("make", [by_key, by_limit])
@@ -283,7 +316,7 @@ async def test_another_portion_counts_at_once_and_wakes(
 
 
 def half_by_reading(workers: LiveNumber) -> Gate:
-    return SensorGate("t", Dial(0.5), BudgetRule(), workers=workers, clock=ManualClock())
+    return over(Dial(0.5), workers)
 
 
 def half_by_key(workers: LiveNumber) -> Gate:
@@ -314,7 +347,7 @@ async def test_a_pool_that_changes_its_size_counts_at_once_and_nothing_starts_tw
 
 async def test_a_size_that_flickers_gives_no_fraction_twice() -> None:
     workers = LiveNumber(10)
-    gate = SensorGate("t", Dial(0.25), BudgetRule(), workers=workers, clock=ManualClock())
+    gate = over(Dial(0.25), workers)
     await gate.start()
     for number in (11, 10) * 10:
         workers.set(number)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from async_processor.admission.base import Continue, Reason, Refuse
+from async_processor.admission.chain import Chain
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
+from async_processor.admission.start_ledger import StartAllowance, StartLedger
 from async_processor.listeners import Leave, Listeners
 from async_processor.sensors.base import Observation, Reading, Unreadable
-from async_processor.testing.candidates import CANDIDATE
+from async_processor.testing.candidates import candidate
 from async_processor.testing.clock import ManualClock
 
 
@@ -54,6 +57,7 @@ class Bench:
     def __init__(self, workers: int = 10, **rule: float) -> None:
         self.clock = ManualClock()
         self.dial = Dial(self.clock)
+        self.ledger = StartLedger()
         self.workers = workers
         self.gate = self.another(workers, **rule)
 
@@ -64,11 +68,12 @@ class Bench:
             BudgetRule(**rule),  # type: ignore[arg-type]
             workers=LiveNumber(workers),
             clock=self.clock,
+            allowance=StartAllowance(self.ledger),
             pool="p",
         )
 
     async def admitted(self, gate: SensorGate | None = None, demand: int = 50) -> int:
-        verdicts = [await (gate or self.gate).admit(CANDIDATE) for _ in range(demand)]
+        verdicts = [await (gate or self.gate).admit(candidate()) for _ in range(demand)]
         return sum(isinstance(verdict, Continue) for verdict in verdicts)
 
 
@@ -90,7 +95,7 @@ async def test_open_partly_and_closed() -> None:
 async def test_a_refusal_says_why() -> None:
     bench = Bench(threshold=0.2)
     bench.dial.turn(0.15)
-    verdict = await bench.gate.admit(CANDIDATE)
+    verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Refuse)
     assert verdict.reason is Reason.GATE_CLOSED
     assert verdict.message == "the value 0.15 is not above 0.2"
@@ -160,15 +165,57 @@ async def test_a_lost_source_leaves_the_last_value_standing_and_says_so() -> Non
     assert (state.budget, state.reason, state.pool) == (0.0, "connection refused", "p")
 
 
-async def test_every_gate_has_its_own_allowance_over_one_sensor() -> None:
+async def test_gates_over_one_sensor_spend_its_readings_together() -> None:
     bench = Bench(workers=10)
-    other = bench.another(4)
+    other = bench.another(14)
     bench.dial.turn(0.5)
     assert await bench.admitted() == 5
+    assert (bench.gate.permits(10), other.permits(14)) == (0, 2)
     assert await bench.admitted(other) == 2
+    await bench.clock.advance(1)
+    bench.dial.turn(0.5)
+    assert await bench.admitted(other) == 7
+    assert await bench.admitted() == 0
     await bench.gate.start()
     await other.start()
     await other.stop()  # and the dial, which is not the gate's, goes on
+
+
+async def test_a_request_that_passes_two_gates_over_one_sensor_counts_once() -> None:
+    bench = Bench(workers=10)
+    chain = Chain([bench.gate, bench.another(6)])
+    await chain.start()
+    bench.dial.turn(0.5)
+    verdicts = [await chain.admit(candidate()) for _ in range(5)]
+    assert [type(verdict) for verdict in verdicts] == [Continue] * 3 + [Refuse] * 2
+    assert bench.gate.permits(10) == 2
+    assert isinstance(verdicts[0], Continue)
+    await verdicts[0].ticket.refund()
+    assert (bench.gate.permits(10), chain.permits(10)) == (3, 1)
+
+
+async def test_a_refund_wakes_whom_another_gate_over_the_sensor_held_back() -> None:
+    bench, woken = Bench(), list[str]()
+    bench.dial.turn(0.1)
+    other = bench.another(10)
+    for name, gate in (("first", bench.gate), ("other", other)):
+        await gate.start()
+        gate.subscribe(partial(woken.append, name))
+    verdict = await bench.gate.admit(candidate())
+    assert isinstance(verdict, Continue)
+    assert await bench.admitted(other, demand=1) == 0
+    await verdict.ticket.refund()
+    assert woken == ["other"]
+
+
+async def test_a_lost_source_whose_fallback_is_spent_says_both() -> None:
+    bench = Bench(fallback=0.1)
+    bench.dial.lose("connection refused")
+    assert bench.gate.state().reason == "connection refused"
+    assert await bench.admitted() == 1
+    assert bench.gate.state().reason == (
+        "connection refused; as many have started as the last reading allows"
+    )
 
 
 async def test_a_reading_is_spent_once_however_often_the_gate_is_asked() -> None:
@@ -187,7 +234,7 @@ async def test_the_gate_wakes_on_readings_losses_and_refunds() -> None:
     await bench.gate.start()
     bench.gate.subscribe(lambda: woken.append(bench.gate.permits(10)))
     bench.dial.turn(0.1)
-    verdict = await bench.gate.admit(CANDIDATE)
+    verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Continue)
     assert await bench.admitted(demand=1) == 0  # held back, and to be woken
     await verdict.ticket.refund()
@@ -202,7 +249,7 @@ async def test_a_refund_wakes_nobody_when_nobody_was_held_back_meanwhile() -> No
     bench, woken = Bench(), list[str]()
     bench.dial.turn(0.1)
     bench.gate.subscribe(lambda: woken.append("woken"))
-    verdict = await bench.gate.admit(CANDIDATE)
+    verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Continue)
     await verdict.ticket.refund()
     assert woken == []
@@ -212,7 +259,7 @@ async def test_a_refund_wakes_nobody_when_nobody_was_held_back_meanwhile() -> No
 async def test_a_release_gives_nothing_back_because_the_request_did_start() -> None:
     bench = Bench()
     bench.dial.turn(0.1)
-    verdict = await bench.gate.admit(CANDIDATE)
+    verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Continue)
     await verdict.ticket.release()
     assert await bench.admitted() == 0
