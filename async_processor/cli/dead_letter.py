@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -12,6 +13,7 @@ import typer
 from async_processor.cli import broker, loop
 from async_processor.errors import ConfigurationError, Problem
 from async_processor.producer.dead_letters import DeadLetters, Letter
+from async_processor.producer.deadline import unix_since
 from async_processor.producer.errors import DeadlinePassed, InvalidSubmission
 from async_processor.wire.envelope import InvalidMessage
 
@@ -28,6 +30,12 @@ IdsArgument = Annotated[
 ]
 QueueFilter = Annotated[str, typer.Option("--queue", help="Only those of this request queue.")]
 ReasonFilter = Annotated[str, typer.Option("--reason", help="Only those whose reason has this.")]
+SinceFilter = Annotated[
+    str,
+    typer.Option(
+        "--since", help="Only those buried since: a duration back, Unix seconds or ISO 8601."
+    ),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
 
 
@@ -35,35 +43,40 @@ _TITLES: Final = "buried at (UTC)\tid\tqueue\treason"
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which letters are meant; what is empty says nothing."""
+    """Which letters are meant; what is empty says nothing. `since` is in Unix seconds."""
 
     ids: tuple[str, ...] = ()
     queue: str = ""
     reason: str = ""
+    since: float = 0.0
 
     def __contains__(self, letter: Letter) -> bool:
         queue = letter.content.queue_name if letter.content else ""
         reason = letter.content.reason if letter.content else ""
+        buried_at = letter.content.buried_at if letter.content else 0.0
         return (
             (not self.ids or letter.id in self.ids)
             and self.queue in ("", queue)
             and self.reason.lower() in reason.lower()
+            and self.since <= buried_at
         )
 
 
 @app.command("list")
 def list_letters(
+    ids: IdsArgument = None,
     config: broker.ConfigOption = None,
     url: broker.UrlOption = "",
     queue: QueueFilter = "",
     reason: ReasonFilter = "",
+    since: SinceFilter = "",
     as_json: broker.JsonOption = False,
 ) -> None:
     """List dead letters, the oldest first, without their messages.
 
-    Example: async-processor dead-letter list --reason deliveries
+    Example: async-processor dead-letter list --reason deliveries --since 1h
     """
-    chosen = Choice(queue=queue, reason=reason)
+    chosen = _choice(ids, queue, reason, since, everything=True)
 
     async def show(letters: DeadLetters) -> None:
         listed = 0
@@ -84,6 +97,7 @@ def show_letters(
     url: broker.UrlOption = "",
     queue: QueueFilter = "",
     reason: ReasonFilter = "",
+    since: SinceFilter = "",
     everything: AllOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON; the only form.")] = True,
 ) -> None:
@@ -94,7 +108,7 @@ def show_letters(
     Example: async-processor dead-letter show --reason JSON
     """
     del as_json
-    chosen = _choice(ids, queue, reason, everything=everything)
+    chosen = _choice(ids, queue, reason, since, everything=everything)
 
     async def show(letters: DeadLetters) -> None:
         shown = 0
@@ -114,6 +128,7 @@ def requeue(
     url: broker.UrlOption = "",
     queue: QueueFilter = "",
     reason: ReasonFilter = "",
+    since: SinceFilter = "",
     everything: AllOption = False,
     deadline: Annotated[
         str, typer.Option(help="A new deadline: a duration, Unix seconds or ISO 8601.")
@@ -125,7 +140,7 @@ def requeue(
 
     Example: async-processor dead-letter requeue --all --deadline 1h
     """
-    chosen = _choice(ids, queue, reason, everything=everything)
+    chosen = _choice(ids, queue, reason, since, everything=everything)
     faults: list[str] = []
 
     async def move(letters: DeadLetters) -> None:
@@ -154,13 +169,14 @@ def purge(
     url: broker.UrlOption = "",
     queue: QueueFilter = "",
     reason: ReasonFilter = "",
+    since: SinceFilter = "",
     everything: AllOption = False,
 ) -> None:
     """Delete dead letters for good.
 
     Example: async-processor dead-letter purge --queue request-sortedset --reason JSON
     """
-    chosen = _choice(ids, queue, reason, everything=everything)
+    chosen = _choice(ids, queue, reason, since, everything=everything)
 
     async def delete(letters: DeadLetters) -> None:
         async def act(letter: Letter) -> bool:
@@ -187,11 +203,20 @@ async def _sweep(letters: DeadLetters, act: Callable[[Letter], Awaitable[bool]])
     return gone
 
 
-def _choice(ids: list[str] | None, queue: str, reason: str, *, everything: bool) -> Choice:
-    if not (ids or queue or reason or everything):
-        message = "say which: ids, --queue, --reason or --all"
+def _choice(
+    ids: list[str] | None, queue: str, reason: str, since: str, *, everything: bool
+) -> Choice:
+    if not (ids or queue or reason or since or everything):
+        message = "say which: ids, --queue, --reason, --since or --all"
         raise ConfigurationError([Problem(path="dead-letter", message=message)])
-    return Choice(ids=tuple(ids or ()), queue=queue, reason=reason)
+    return Choice(ids=tuple(ids or ()), queue=queue, reason=reason, since=_moment(since))
+
+
+def _moment(since: str) -> float:
+    try:
+        return unix_since(since, time.time()) if since else 0.0
+    except InvalidSubmission as error:
+        raise ConfigurationError([Problem(path="--since", message=error.reason)]) from None
 
 
 def _with_letters(config: Any, url: str, work: Callable[[DeadLetters], Awaitable[None]]) -> None:

@@ -22,6 +22,7 @@ from async_processor.lifecycle import Service
 from async_processor.settlement.cancellation import CancellationWatch
 from async_processor.settlement.held import Holdings
 from async_processor.settlement.lease_keeper import LeaseKeeper
+from async_processor.settlement.letter_limit import LetterLimit
 from async_processor.settlement.reaper import Reaper, RetryPromoter
 from async_processor.telemetry.exposition import metrics_server
 from async_processor.telemetry.health import health_server
@@ -59,8 +60,16 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         reaper = Reaper(
             shared.transport, shared.clock, self.topology.metrics, interval=broker.reclaim_interval
         )
+        letters = LetterLimit(
+            shared.transport,
+            shared.clock,
+            shared.metrics,
+            limit=broker.dead_letter_limit,
+            interval=broker.reclaim_interval,
+        )
         tasks = {
             "reaper": reaper.run(),
+            "dead letters": letters.run(),
             "retries": shared.retries.run(),
         }
         if shared.gates.roll is not None:

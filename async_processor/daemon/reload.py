@@ -34,6 +34,7 @@ NEEDS_RESTART: Final = (
             "confirm",
             "retry_queue_name",
             "dead_letter_queue_name",
+            "dead_letter_limit",
             "lease_ttl",
             "reclaim_interval",
             "backlog_poll_interval",

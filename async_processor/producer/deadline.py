@@ -36,10 +36,18 @@ def unix_deadline(deadline: Deadline, now: float) -> int:
     return math.ceil(at)
 
 
+def unix_since(moment: str, now: float) -> float:
+    """The Unix seconds of a moment that lies back; a duration counts back from `now`.
+
+    Raises InvalidSubmission when it is no time.
+    """
+    return _read(moment.strip(), lambda seconds: now - seconds)
+
+
 def _unix_seconds(deadline: Deadline, now: float) -> float:
     match deadline:
         case str():
-            return _read(deadline.strip(), now)
+            return _read(deadline.strip(), lambda seconds: now + seconds)
         case timedelta():
             return now + deadline.total_seconds()
         case datetime():
@@ -51,16 +59,17 @@ def _unix_seconds(deadline: Deadline, now: float) -> float:
     raise InvalidSubmission("deadline", f"a {type(deadline).__name__} is no deadline; {_FORMS}")
 
 
-def _read(text: str, now: float) -> float:
+def _read(text: str, after: Callable[[float], float]) -> float:
+    """Unix seconds, a time in ISO 8601, or what lies that many seconds `after` now."""
     readers: tuple[Callable[[str], float], ...] = (
         float,
-        lambda text: now + read_duration(text),
+        lambda text: after(read_duration(text)),
         _read_moment,
     )
     for reader in readers:
         with suppress(ValueError):
             return reader(text)
-    raise InvalidSubmission("deadline", f"{text!r} is no deadline; {_FORMS}")
+    raise InvalidSubmission("deadline", f"{text!r} is no time; {_FORMS}")
 
 
 def _read_moment(text: str) -> float:

@@ -17,18 +17,23 @@ from prometheus_client import (
     generate_latest,
 )
 
-from async_processor.telemetry.series import GATE_REASONS, Series
+from async_processor.telemetry.series import DEAD_LETTER_REASONS, GATE_REASONS, Series
 
 AUTH_ERROR = "AUTH_ERROR"
 
 
 class BacklogReading(Protocol):
-    """What lies in the broker; `deadlines` counts by `DEADLINE_BOUNDS_MS`, or is empty."""
+    """What lies in the broker; `deadlines` counts by `DEADLINE_BOUNDS_MS`, or is empty.
+
+    `dead_letters` are those of all queues.
+    """
 
     @property
     def waiting(self) -> int: ...
     @property
     def parked(self) -> int: ...
+    @property
+    def dead_letters(self) -> int: ...
     @property
     def deadlines(self) -> Sequence[int]: ...
 
@@ -94,10 +99,14 @@ class QueueMetrics(_GateMetrics):
         self._unconfirmed = series.unconfirmed.labels(*labels)
         self._leases_lost = series.leases_lost.labels(*labels)
         self._broker_backlog = series.broker_backlog.labels(*labels)
+        self._dead_letter_backlog = series.dead_letter_backlog.labels()  # of all queues together
         self._backlog_available = series.backlog_available.labels(*labels)
         self._dispatch_budget = series.dispatch_budget.labels(*labels)
         self._deadline_proximity = series.deadline_proximity.labels(*labels)
         series.failure_category.labels(*labels, AUTH_ERROR)  # alerts watch it from the start
+        self._dead_letters = {
+            reason: series.dead_letters.labels(*labels, reason) for reason in DEAD_LETTER_REASONS
+        }
         self.queue_depth = series.queue_depth.labels(*labels)
         self.inflight = series.inflight.labels(*labels)
         self.gate_waiting = series.gate_waiting.labels(*labels)
@@ -141,8 +150,8 @@ class QueueMetrics(_GateMetrics):
         self._output_tokens.inc(max(0, output_tokens))
 
     def dead_letter(self, reason: str) -> None:
-        """A message went to the dead-letter queue; `reason` is one of a few constant words."""
-        self._series.dead_letters.labels(*self._labels, reason).inc()
+        """A message went to the dead-letter queue, for one of `DEAD_LETTER_REASONS`."""
+        self._dead_letters[reason].inc()
 
     def unconfirmed(self) -> None:
         """An outcome was written, and replicas did not confirm it in time."""
@@ -160,6 +169,7 @@ class QueueMetrics(_GateMetrics):
         if reading is None:
             return
         self._broker_backlog.set(reading.waiting + reading.parked)
+        self._dead_letter_backlog.set(reading.dead_letters)
         if reading.deadlines:
             self._deadline_proximity.replace(reading.deadlines)
 
@@ -204,6 +214,7 @@ class Metrics:
             result: self._series.config_reloads.labels(result) for result in ("success", "error")
         }
         self.settle_pending = self._series.settle_pending.labels()
+        self._letters_dropped = self._series.dead_letters_dropped.labels()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
@@ -216,6 +227,10 @@ class Metrics:
 
     def drain_limit(self, pool_name: str) -> DrainLimitMetrics:
         return DrainLimitMetrics(self._series, pool_name)
+
+    def dead_letters_dropped(self, count: int) -> None:
+        """The dead-letter queue was over its limit, and lost its oldest letters."""
+        self._letters_dropped.inc(count)
 
     def config_reloaded(self, at: float) -> None:
         """The queue configuration was taken over at a Unix time in seconds."""

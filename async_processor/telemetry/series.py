@@ -16,6 +16,8 @@ QUEUE: Final = ("queue_id", "queue_name", "pool_name")
 POOL: Final = ("pool_name",)
 
 GATE_REASONS: Final = ("gate_closed", "quota_exhausted", "dropped", "error")
+DEAD_LETTER_REASONS: Final = ("invalid", "poisonous")
+"""It could not be read or may not be processed; it was delivered too often without an outcome."""
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
@@ -144,6 +146,12 @@ class Series:
             "queue_config_last_success_timestamp_seconds",
             "Unix time of the last configuration taken over",
             (),
+        )
+        self.dead_letter_backlog = self._gauge(
+            "dead_letter_backlog", "Dead letters that lie in the broker", ()
+        )
+        self.dead_letters_dropped = self._counter(
+            "dead_letters_dropped", "Dead letters dropped because there were too many", ()
         )
         self.settle_pending = self._gauge(
             "settle_pending", "Outcomes kept until the broker takes them", ()

@@ -21,6 +21,7 @@ Operation = Literal[
     "extend",
     "reclaim",
     "promote_retries",
+    "trim_dead_letters",
     "lots",
     "recall",
     "next_expiry",
@@ -108,6 +109,11 @@ class FlakyTransport:
 
     async def promote_retries(self) -> float | None:
         return await self._through("promote_retries", self._inner.promote_retries)
+
+    async def trim_dead_letters(self, limit: int) -> int:
+        return await self._through(
+            "trim_dead_letters", lambda: self._inner.trim_dead_letters(limit)
+        )
 
     async def lots(self, queue_name: str) -> Sequence[str]:
         return await self._through("lots", lambda: self._inner.lots(queue_name))

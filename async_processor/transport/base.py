@@ -192,6 +192,10 @@ class Transport(Protocol):
         """Put due retries back into their own queues; returns when the next is due (Unix time)."""
         ...
 
+    async def trim_dead_letters(self, limit: int) -> int:
+        """Drop the oldest dead letters over `limit`; returns how many."""
+        ...
+
     async def lots(self, queue_name: str) -> Sequence[str]:
         """The lots of the queue in which messages wait."""
         ...

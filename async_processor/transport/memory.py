@@ -158,6 +158,9 @@ class MemoryTransport:
         parked = self._broker.lots(queue_name).parked()
         return min((message.score for message in (*waiting, *parked)), default=None)
 
+    async def trim_dead_letters(self, limit: int) -> int:
+        return self._broker.trim(self._settings.dead_letter_queue_name, limit)
+
     async def lots(self, queue_name: str) -> Sequence[str]:
         return self._broker.lots(queue_name).names
 

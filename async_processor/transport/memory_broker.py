@@ -110,6 +110,13 @@ class MemoryBroker:
         found = self._list(list_name)
         return tuple(found.items) if found else ()
 
+    def trim(self, list_name: str, limit: int) -> int:
+        """Drop the oldest items of a list over `limit`; returns how many."""
+        excess = max(0, len(self.items(list_name)) - limit)
+        for _ in range(excess):
+            self.pop(list_name)
+        return excess
+
     def lifetime(self, list_name: str) -> float | None:
         """Seconds until a list expires; None when it does not."""
         found = self._list(list_name)

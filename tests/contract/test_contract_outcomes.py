@@ -259,3 +259,16 @@ async def test_burying_with_a_result_posts_it_too(probe: BrokerProbe, replica: T
     assert await replica.settle(delivery, Bury(reason="poison", post=post)) is Settlement.DONE
     assert len(await probe.dead_letters()) == 1
     assert [result.decode(item) for item in await probe.results("results-of-mine")] == [post.result]
+
+
+async def test_of_too_many_dead_letters_the_oldest_are_dropped(
+    probe: BrokerProbe, replica: Transport
+) -> None:
+    for number in range(5):
+        await submit(probe, f"r-{number}", seq=number + 1)
+    for delivery in await replica.claim(QUEUE, 10, suspects=False):
+        await replica.settle(delivery, Bury(reason=delivery.request_id))
+    assert await replica.trim_dead_letters(5) == 0
+    assert await replica.trim_dead_letters(2) == 3
+    assert [letter.reason for letter in await probe.dead_letters()] == ["r-3", "r-4"]
+    assert await replica.trim_dead_letters(2) == 0

@@ -358,9 +358,16 @@ async def test_old_output_is_kept_until_the_input_is_checked(
     assert output.read_text() == "precious\n"
 
 
-async def _bury(redis: RedisClient, body: bytes, reason: str) -> None:
+async def _bury(
+    redis: RedisClient,
+    body: bytes,
+    reason: str,
+    *,
+    queue: str = QUEUE,
+    buried_at: float = 1764045130,
+) -> None:
     letter = dead_letter.encode(
-        body, reason=reason, queue_name=QUEUE, buried_at=1764045130, deliveries=5
+        body, reason=reason, queue_name=queue, buried_at=buried_at, deliveries=5
     )
     await redis.execute("LPUSH", "dead-letter-list", letter)
 
@@ -391,6 +398,42 @@ async def test_dead_letters_are_listed_moved_back_and_purged(
     assert await redis.execute("GET", "request-active:d-1") == message.request_token.encode()
     purged = await command("dead-letter", "purge", "--reason", "JSON")
     assert (purged.code, await redis.execute("LLEN", "dead-letter-list")) == (0, 0)
+
+
+async def test_dead_letters_are_chosen_by_id_queue_reason_and_time(
+    command: Command, redis: RedisClient
+) -> None:
+    for number in range(3):
+        body = b'{"id":"d-%d","deadline":5,"payload":{}}' % number
+        await _bury(redis, body, f"reason {number}", buried_at=1764045130 + number)
+    await _bury(redis, b'{"id":"d-9","deadline":5,"payload":{}}', "elsewhere", queue="other")
+
+    async def listed(*options: str) -> list[str]:
+        ended = await command("dead-letter", "list", "--json", *options)
+        return [json.loads(line)["id"] for line in ended.lines]
+
+    assert await listed("d-1", "d-9") == ["d-1", "d-9"]
+    assert await listed("--queue", "other") == ["d-9"]
+    assert await listed("--reason", "REASON 2") == ["d-2"]
+    assert await listed("--since", "1764045131") == ["d-1", "d-2"]
+    assert await listed("--since", "2025-11-25T04:32:12Z", "--reason", "reason") == ["d-2"]
+    assert await listed("--since", "1h") == []
+    wrong = await command("dead-letter", "purge", "--since", "yesterday")
+    assert (wrong.code, "--since: 'yesterday' is no time" in wrong.err) == (2, True)
+    purged = await command("dead-letter", "purge", "--since", "1764045132")
+    assert purged.code == 0
+    assert await listed() == ["d-0", "d-1", "d-9"]
+
+
+async def test_all_dead_letters_are_moved_back_with_a_new_deadline(
+    command: Command, redis: RedisClient
+) -> None:
+    for number in range(120):
+        await _bury(redis, b'{"id":"d-%d","deadline":5,"payload":{}}' % number, "poison")
+    moved = await command("dead-letter", "requeue", "--all", "--deadline", "1h")
+    assert (moved.code, "requeued 120" in moved.err) == (0, True)
+    assert await redis.execute("ZCARD", QUEUE) == 120
+    assert await redis.execute("EXISTS", "dead-letter-list") == 0
 
 
 async def test_without_a_broker_a_command_ends_soon_or_says_that_it_tries() -> None:

@@ -100,7 +100,10 @@ def test_everything_of_a_queue_stands_at_zero_from_the_start(metrics: Metrics) -
     for result in ("success", "error"):
         assert scrape("queue_config_reloads_total", f'result="{result}"') == 0
     assert scrape("queue_config_last_success_timestamp_seconds", "") == 0
-    assert scrape("settle_pending", "") == 0
+    for name in ("settle_pending", "dead_letter_backlog", "dead_letters_dropped_total"):
+        assert scrape(name, "") == 0
+    for reason in ("invalid", "poisonous"):
+        assert scrape("dead_letters_total", f'{QUEUE},reason="{reason}"') == 0
     assert scrape("failure_category_total", f'{QUEUE},category="AUTH_ERROR"') == 0
 
 
@@ -115,7 +118,6 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
     metrics: Metrics, queue: QueueMetrics, pool: PoolMetrics
 ) -> None:
     queue.gate_reading(GateState(type="x", budget=1.0, value=1.0, threshold=0.5))
-    queue.dead_letter("invalid")
     pool.worker_limit(1)
     metrics.drain_limit("p")
     histograms = {f"{name}{part}" for name in BOUNDS for part in ("_bucket", "_sum", "_count")}
@@ -133,6 +135,8 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
         "queue_config_last_success_timestamp_seconds",
         "failure_category_total",
         "dead_letters_total",
+        "dead_letters_dropped_total",
+        "dead_letter_backlog",
         "settle_pending",
     }
 

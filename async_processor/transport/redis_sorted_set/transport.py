@@ -11,6 +11,7 @@ from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.redis_io.client import Command
 from async_processor.redis_io.confirming import require_replicas
 from async_processor.redis_io.keys import queue_keys
+from async_processor.redis_io.scripts import TRIM
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
 from async_processor.transport.redis_sorted_set import leases, parking, reclaiming
@@ -140,6 +141,11 @@ class RedisSortedSet:
     @passing
     async def promote_retries(self) -> float | None:
         return await self._retries.promote()
+
+    @passing
+    async def trim_dead_letters(self, limit: int) -> int:
+        name = self._settings.dead_letter_queue_name
+        return int(await TRIM.run(self._link.client, [name], [limit]))
 
     @passing
     async def lots(self, queue_name: str) -> Sequence[str]:
