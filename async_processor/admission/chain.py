@@ -65,17 +65,18 @@ class Chain:
         return all_of([gate.on_room(recall) for gate in self._gates])
 
     def state(self) -> GateState:
-        """Reading and threshold of the tightest gate that has a source; all must be readable."""
+        """Reading and threshold of the tightest gate that has a source, the reason of the tightest
+        that has one; all must be readable."""
         states = sorted((gate.state() for gate in self._gates), key=lambda state: state.budget)
         tightest = states[0]
         shown = next((state for state in states if state.threshold is not None), tightest)
-        reason = f"{tightest.type}: {tightest.reason}" if tightest.reason else ""
+        reasons = (f"{state.type}: {state.reason}" for state in states if state.reason)
         return msgspec.structs.replace(
             shown,
             type="composite",
             budget=tightest.budget,
             available=all(state.available for state in states),
-            reason=reason,
+            reason=next(reasons, ""),
         )
 
 

@@ -90,6 +90,8 @@ class Status:
             or _closed(f"the gate of pool {route.pool.name!r}", route.pool.gate.state())
             or trouble
             or _busy(route.pool)
+            or _spent("the queue's gate", route.gate, route.pool)
+            or _spent(f"the gate of pool {route.pool.name!r}", route.pool.gate, route.pool)
             or _parked(backlog, route.gate.state())
         )
 
@@ -117,6 +119,15 @@ def _closed(name: str, state: GateState) -> str:
     if state.value is not None and state.threshold is not None:
         return f"{name} is closed: its value {state.value:.3g} is not above {state.threshold:.3g}"
     return f"{name} is closed" + (f": {state.reason}" if state.reason else "")
+
+
+def _spent(name: str, gate: Gate, pool: Pool) -> str:
+    """Of a gate that is open, and has given out all that it may give out at this moment."""
+    if gate.permits(pool.workers) > 0:
+        return ""
+    state = gate.state()
+    age = "" if state.age is None else f" (read {state.age:.1f} s ago)"
+    return f"{name} holds back: {state.reason or 'nothing may start at this moment'}{age}"
 
 
 def _parked(backlog: Backlog, state: GateState) -> str:
