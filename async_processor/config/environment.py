@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from async_processor.config.places import step
 from async_processor.errors import Problem
 
 _REFERENCE: Final = re.compile(
@@ -27,20 +28,36 @@ class Substitution:
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The document with every variable replaced, and without headers that came out empty."""
         headers = document.get("inference")
-        filled = {key: self._value(value, key) for key, value in document.items()}
+        filled = self._section(document, "")
         if isinstance(headers, Mapping) and isinstance(headers.get("headers"), Mapping):
             kept = self._kept_headers(headers["headers"], filled["inference"]["headers"])
             filled["inference"]["headers"] = kept
+        self._check_token(document.get("server"), filled.get("server"))
         return filled
+
+    def _check_token(self, written: Any, filled: Any) -> None:
+        """An empty token opens what it should guard; only a default may say that this is meant."""
+        if not isinstance(written, Mapping) or filled.get("bearer_token") != "":
+            return
+        matches = _REFERENCE.finditer(str(written["bearer_token"]))
+        if any(match["name"] and match["default"] is None for match in matches):
+            message = "its variables are empty, and without a token everybody may read /status"
+            self._fault("server.bearer_token", message)
 
     def _value(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
             return self._text(value, path)
         if isinstance(value, Mapping):
-            return {key: self._value(item, f"{path}.{key}") for key, item in value.items()}
+            return self._section(value, path)
         if isinstance(value, list):
             return [self._value(item, f"{path}[{index}]") for index, item in enumerate(value)]
         return value
+
+    def _section(self, section: Mapping[str, Any], path: str) -> dict[str, Any]:
+        for key in section:
+            if "${" in str(key):
+                self._fault(step(path, key), "variables are filled in in values only, not in keys")
+        return {key: self._value(item, step(path, key)) for key, item in section.items()}
 
     def _text(self, text: str, path: str) -> str:
         return _REFERENCE.sub(lambda match: self._filled(match, path), text)

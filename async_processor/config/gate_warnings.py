@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Final
 
 from async_processor.admission.pool_budget import closing_point
 from async_processor.admission.settings import (
@@ -21,6 +23,7 @@ from async_processor.config.settings import Settings
 from async_processor.dispatch.settings import PoolSettings
 from async_processor.errors import Problem
 
+_WORDS_FOR_MISSING: Final = ("allow", "refuse")
 _Placed = tuple[str, GateSettings, PoolSettings]
 
 
@@ -66,6 +69,10 @@ def _quota_warnings(path: str, gate: RedisQuotaGate, pool: PoolSettings) -> Iter
             f"requests without metadata {gate.attribute!r} pass uncounted; "
             "refuse, or a tenant to count them under, would limit them"
         )
+        yield Problem(path=f"{path}.missing_attribute", message=message)
+    near = get_close_matches(gate.missing_attribute, _WORDS_FOR_MISSING, n=1)
+    if near and gate.missing_attribute not in (*_WORDS_FOR_MISSING, *gate.limits):
+        message = f"{gate.missing_attribute!r} is taken for a tenant; did you mean {near[0]!r}?"
         yield Problem(path=f"{path}.missing_attribute", message=message)
     if gate.mode is QuotaMode.CONCURRENCY and at_once(gate) > pool.workers:
         message = (

@@ -44,6 +44,9 @@ def read_json(text: str, name: str) -> Any:
         raise ConfigurationError(
             [Problem(path=place, message=f"is not JSON: {error.msg}")]
         ) from None
+    except (ValueError, RecursionError):
+        message = "is nested too deeply, or has a number that is too long"
+        raise ConfigurationError([Problem(path=name, message=message)]) from None
 
 
 def read_json_file(path: str) -> Any:
@@ -163,7 +166,7 @@ def _inner(value: Any) -> Any:
 def _from_text(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         # Not JSON after all: the gate's own rules say what is wrong with it.
         return text
 

@@ -8,15 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from async_processor.config import checks
+from async_processor.config.checks import faults
 from async_processor.config.defaults import completed
 from async_processor.config.environment import Substitution
 from async_processor.config.problems import explain
+from async_processor.config.setting_warnings import warnings
 from async_processor.config.settings import Settings
 from async_processor.config.yaml_file import read_file, read_yaml
 from async_processor.errors import ConfigurationError, Problem
 
-warnings = checks.warnings
+__all__ = ["load", "load_text", "validated", "warnings"]
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -49,7 +50,7 @@ def validated(
         settings = Settings.model_validate(document)
     except ValidationError as error:
         problems += _new(explain(error, Settings, document), problems)
-    problems += _new(checks.faults(document), problems)
+    problems += _new(faults(document), problems)
     if problems or settings is None:
         raise ConfigurationError(problems)
     return settings

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from async_processor.fields import Section
+
+LONGEST_KEY: Final = 80
+"""Characters of a key that a path shows."""
+
+
+def step(path: str, key: object) -> str:
+    """The path of what stands behind a key, in one line whatever the key holds."""
+    text = str(key)
+    if not text or not text.isprintable():
+        text = repr(text)
+    if len(text) > LONGEST_KEY:
+        text = text[: LONGEST_KEY - 1] + "…"
+    return f"{path}.{text}" if path else text
 
 
 class Place:
@@ -48,12 +61,13 @@ class Place:
 
     def _enter_item(self, index: int) -> None:
         self.path += f"[{index}]"
-        items = self.value if isinstance(self.value, Sequence) else ()
-        self.value = items[index] if index < len(items) else None
+        if not isinstance(self.value, str):  # which stands for a list of one
+            items = self.value if isinstance(self.value, Sequence) else ()
+            self.value = items[index] if index < len(items) else None
         self._annotation = _first(get_args(self._annotation))
 
     def _enter_key(self, key: str) -> None:
-        self.path += f".{key}" if self.path else key
+        self.path = step(self.path, key)
         self.key = key
         self.value = self.value.get(key) if isinstance(self.value, Mapping) else None
         self.section = _section(self._annotation)

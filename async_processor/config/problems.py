@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from async_processor.config.json_text import json_fault, looks_like_json
 from async_processor.config.places import Place, find
 from async_processor.config.settings import TRANSPORTS_NOT_YET
 from async_processor.errors import Problem
@@ -27,12 +28,14 @@ _REFUSED_TYPES: Final = {
     "--transport=redis-sortedset), let producers ZADD to the queue with the deadline as score, "
     "and read results with BRPOP"
 }
+_YAML_WORDS: Final = {None: "null", True: "true", False: "false"}
 _TYPE_ERRORS: Final = frozenset({"union_tag_invalid", "union_tag_not_found", "literal_error"})
+_SHAPE_ERRORS: Final = frozenset({"dict_type", "model_attributes_type", "model_type", "tuple_type"})
 _RULES: Final = {
-    "greater_than": "must be more than {gt:g}",
-    "greater_than_equal": "must be {ge:g} or more",
-    "less_than": "must be less than {lt:g}",
-    "less_than_equal": "must be {le:g} or less",
+    "greater_than": "must be more than {gt:.15g}",
+    "greater_than_equal": "must be {ge:.15g} or more",
+    "less_than": "must be less than {lt:.15g}",
+    "less_than_equal": "must be {le:.15g} or less",
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -86,8 +89,8 @@ def _message(details: ErrorDetails, place: Place) -> str:
     kind = details["type"]
     if kind == "extra_forbidden":
         return unknown_key(place.key, place.section)
-    if details["loc"][-1] == "[key]" and kind == "literal_error":
-        return "unknown key" + suggestion(place.key, _quoted(details["ctx"]["expected"]))
+    if details["loc"][-1] == "[key]":
+        return _about_key(details, place)
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":
@@ -96,7 +99,20 @@ def _message(details: ErrorDetails, place: Place) -> str:
         return unknown_type(_tag(details, place), place)
     if kind in ("value_error", "too_short") and isinstance(place.value, Mapping | list):
         return _rule(details)
-    return f"got {shown(place)}, {_rule(details)}"
+    return f"got {shown(place)}, {_rule(details)}{_about_text(details, place)}"
+
+
+def _about_key(details: ErrorDetails, place: Place) -> str:
+    if details["type"] == "literal_error":
+        return "unknown key" + suggestion(place.key, _quoted(details["ctx"]["expected"]))
+    return f"the name {_rule(details)}"
+
+
+def _about_text(details: ErrorDetails, place: Place) -> str:
+    """What to say about a text that stands in the place of a list or a mapping."""
+    if details["type"] not in _SHAPE_ERRORS or not looks_like_json(place.value):
+        return ""
+    return f"; {json_fault(place.value) or 'take it out of its quotes'}"
 
 
 def _quoted(text: str) -> list[str]:
@@ -121,8 +137,13 @@ def shown(place: Place) -> str:
         return "a mapping"
     if isinstance(place.value, list | tuple):
         return "a list"
-    text = without_password(repr(place.value))
+    value = _YAML_WORDS.get(place.value) if _is_word(place.value) else repr(place.value)
+    text = without_password(str(value))
     return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 1] + "…"
+
+
+def _is_word(value: object) -> bool:
+    return value is None or isinstance(value, bool)
 
 
 def unknown_key(key: str, section: type[Section] | None) -> str:
@@ -146,6 +167,6 @@ def unknown_type(name: str, place: Place) -> str:
 def suggestion(name: str, known: Sequence[str]) -> str:
     """The nearest known name, or all of them when none is near."""
     near = get_close_matches(name.lower(), known, n=1) or [
-        each for each in known if each.startswith(name)
+        each for each in known if name and each.startswith(name)
     ]
     return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"

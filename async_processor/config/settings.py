@@ -16,8 +16,8 @@ from async_processor.fields import (
     BindAddress,
     ByteSize,
     Duration,
+    Interval,
     Port,
-    PositiveDuration,
     Secret,
     Section,
 )
@@ -98,7 +98,7 @@ class Settings(Section):
     """Sizes in bytes that no request may exceed."""
     drain_timeout: Duration = 120.0
     """Seconds that running calls may take to end after SIGTERM."""
-    gate_wait_timeout: PositiveDuration = 300.0
+    gate_wait_timeout: Interval = 300.0
     """Seconds after which a request parked at a gate goes back to the broker, uncounted."""
 
     @property

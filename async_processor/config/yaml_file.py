@@ -17,6 +17,8 @@ MOST_VALUES: Final = 100_000
 """What a file may hold with its aliases written out; a few nested ones could mean millions."""
 
 DEEPEST: Final = 100
+LARGEST_FILE: Final = 2**20
+"""Bytes; a ConfigMap cannot hold more."""
 _RARE_BREAKS = frozenset("\r\x85\u2028\u2029\ufeff")
 
 
@@ -47,7 +49,12 @@ class _Loader(yaml.SafeLoader):
         key.tag = _TEXT
 
     def construct_decimal(self, node: yaml.ScalarNode) -> int:
-        return int(self.construct_scalar(node))
+        try:
+            return int(self.construct_scalar(node))
+        except ValueError:
+            raise yaml.constructor.ConstructorError(
+                None, None, "a number with too many digits", node.start_mark
+            ) from None
 
 
 def _resolve(tag: str, pattern: str, first: str) -> None:
@@ -111,7 +118,11 @@ def _too_deep(name: str) -> Problem:
 def read_file(path: Path) -> str:
     """The text of a configuration file; raises ConfigurationError when it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            found = file.read(LARGEST_FILE + 1)
+        if len(found) <= LARGEST_FILE:
+            return found.decode("utf-8-sig").replace("\r\n", "\n")
+        message = f"is larger than {LARGEST_FILE} bytes, so it is no configuration"
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
     except UnicodeDecodeError as error:

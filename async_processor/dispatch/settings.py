@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -59,7 +59,7 @@ class QueueSettings(Section):
     """Labels of every request of this queue, e.g. {tier: batch}."""
     result_queue_name: OptionalName = ""
     """Results of this queue go here, whatever the message says; empty: the message decides."""
-    result_ttl_seconds: PositiveDuration | None = None
+    result_ttl_seconds: Annotated[PositiveDuration, Field(ge=1)] | None = None
     """Seconds after which the result list expires, counted from its last result; default: never."""
     allowed_headers: tuple[HeaderPattern, ...] | None = None
     """Names of the message headers that are sent on; default: all that the rules allow."""
@@ -69,12 +69,16 @@ class QueueSettings(Section):
     """What lets requests of this queue through."""
 
 
+MOST_WORKERS: Final = 100_000
+"""Of one pool in one process, each with a connection and a request in memory."""
+
+
 class PoolSettings(Section):
     """A number of workers that share a gate."""
 
     id: Name = "default"
     """Queues name it as worker_pool_id; the `pool_name` label of metrics."""
-    workers: Count = 64
+    workers: Annotated[Count, Field(le=MOST_WORKERS)] = 64
     """Calls that may run at once."""
     gate: GateSettings = ConstantGate()
     """Asked before each call; it may let requests wait in memory."""

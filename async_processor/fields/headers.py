@@ -29,6 +29,8 @@ def _header_name(name: str) -> str:
 def _operators_header(name: str) -> str:
     if _header_name(name).lower() in OF_THE_CONNECTION:
         raise ValueError("belongs to the connection and cannot be configured")
+    if name.lower() == "accept-encoding":
+        raise ValueError("cannot be configured: answers are taken as they are, uncompressed")
     return name
 
 

@@ -6,8 +6,18 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.json_schema import WithJsonSchema
+
+LONGEST_DURATION: Final = 1_000_000 * 3600.0
+"""Seconds. More than a century is a mistake, and too much for some timers."""
+SHORTEST_DURATION: Final = 0.001
+SHORTEST_INTERVAL: Final = 0.1
+"""Seconds between two looks at a server, which would have nothing else to do otherwise."""
+LARGEST: Final = 10**9
+"""Of numbers that count something; beyond it they are not exact everywhere."""
+LARGEST_SIZE: Final = 512 * 2**20
+"""Bytes; no value of Redis is longer."""
 
 _DURATION_UNITS: Final = {
     "ns": Decimal("1e-9"),
@@ -41,7 +51,7 @@ def read_duration(value: object) -> float:
     Raises ValueError for anything else, negative durations included.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _at_least_zero(float(value))
+        return _in_reach(value)
     if isinstance(value, str):
         return _duration_from_text(value.strip())
     raise ValueError("must be a duration like 500ms, 5s, 2m or 1h, or a number of seconds")
@@ -49,18 +59,38 @@ def read_duration(value: object) -> float:
 
 def _duration_from_text(text: str) -> float:
     if _NUMBER.fullmatch(text):
-        return float(text)
+        return _in_reach(float(text))
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError("must be a duration like 500ms, 5s, 2m or 1h, or a number of seconds")
-    return float(sum(Decimal(number) * _DURATION_UNITS[unit] for number, unit in parts))
+    return _in_reach(sum(Decimal(number) * _DURATION_UNITS[unit] for number, unit in parts))
 
 
-def _at_least_zero(seconds: float) -> float:
-    # NaN fails this comparison too, and infinity is refused by the field's own rule.
-    if not 0 <= seconds < float("inf"):
+def _in_reach(seconds: float | Decimal) -> float:
+    # NaN fails this comparison too.
+    if not seconds >= 0:
         raise ValueError("must be a duration of 0 or more")
+    if seconds > LONGEST_DURATION:
+        raise ValueError(f"must be a duration of {LONGEST_DURATION / 3600:.0f}h or less")
+    return float(seconds)
+
+
+def _noticeable(seconds: float) -> float:
+    if seconds < SHORTEST_DURATION:
+        raise ValueError("must be 1ms or more")
     return seconds
+
+
+def _bearable(seconds: float) -> float:
+    if 0 < seconds < SHORTEST_INTERVAL:
+        raise ValueError("must be 100ms or more, or a server would be asked all the time")
+    return seconds
+
+
+def _storable(size: int) -> int:
+    if size > LARGEST_SIZE:
+        raise ValueError("must be 512MiB or less, which is all that a value of Redis can hold")
+    return size
 
 
 def read_size(value: object) -> int:
@@ -102,21 +132,33 @@ _SCHEMA_SIZE: Final = WithJsonSchema(
 
 Duration = Annotated[float, BeforeValidator(read_duration), _SCHEMA_DURATION]
 """Seconds, 0 or more."""
-PositiveDuration = Annotated[float, BeforeValidator(read_duration), Field(gt=0), _SCHEMA_DURATION]
+PositiveDuration = Annotated[
+    float,
+    BeforeValidator(read_duration),
+    Field(gt=0),
+    AfterValidator(_noticeable),
+    _SCHEMA_DURATION,
+]
 """Seconds, more than 0."""
-ByteSize = Annotated[int, BeforeValidator(read_size), Field(gt=0), _SCHEMA_SIZE]
+Interval = Annotated[PositiveDuration, AfterValidator(_bearable)]
+"""Seconds between two questions to a server."""
+IntervalOrOff = Annotated[Duration, AfterValidator(_bearable)]
+"""Seconds between two questions to a server; 0: none are asked."""
+ByteSize = Annotated[
+    int, BeforeValidator(read_size), Field(gt=0), AfterValidator(_storable), _SCHEMA_SIZE
+]
 """Bytes, more than 0."""
-Count = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
+Count = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(_no_boolean)]
 """A whole number above 0."""
-Whole = Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)]
+Whole = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(_no_boolean)]
 """A whole number, 0 or more."""
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_boolean)]
 """A TCP port; 0 lets the system choose."""
 Number = Annotated[float, BeforeValidator(_no_boolean)]
 """A finite number."""
-NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_no_boolean)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST), BeforeValidator(_no_boolean)]
 """A finite number, 0 or more."""
-Positive = Annotated[float, Field(gt=0), BeforeValidator(_no_boolean)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST), BeforeValidator(_no_boolean)]
 """A finite number above 0."""
 Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_boolean)]
 """A number in [0, 1]."""

@@ -39,7 +39,7 @@ def shown(value: Any, *, hidden: bool) -> Any:
             return value
 
 
-Secret = Annotated[str, Hidden()]
-"""A text that is never shown."""
+Secret = Annotated[HeaderValue, Hidden()]
+"""A text that is sent in a header and never shown."""
 SecretHeaders = Annotated[dict[OperatorsHeader, HeaderValue], Hidden()]
 """Headers whose values are never shown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from async_processor.fields import HttpUrl, PositiveDuration, Section
+from async_processor.fields import HttpUrl, Interval, Section
 
 
 class PrometheusSettings(Section):
@@ -10,5 +10,5 @@ class PrometheusSettings(Section):
 
     url: HttpUrl
     """Base URL of the server, e.g. http://prometheus:9090."""
-    cache_ttl: PositiveDuration = 5.0
+    cache_ttl: Interval = 5.0
     """Seconds between two queries of the same expression."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
-
-from pydantic import model_validator
+from typing import Literal
 
 from async_processor.fields import (
     Confirm,
     Count,
-    Duration,
+    Interval,
+    IntervalOrOff,
     Name,
     PositiveDuration,
     Section,
@@ -32,19 +31,12 @@ class LeasedQueues(Section):
     """How many dead letters are kept; over it the oldest are dropped. 0: all are kept."""
     lease_ttl: PositiveDuration = 60.0
     """Seconds until a claim that nobody extends is taken back; extended every third of it."""
-    reclaim_interval: PositiveDuration = 5.0
+    reclaim_interval: Interval = 5.0
     """Seconds between two looks for expired leases."""
     max_deliveries: Count = 5
     """Claims without an outcome after which a request counts as poison."""
-    backlog_poll_interval: Duration = 15.0
+    backlog_poll_interval: IntervalOrOff = 15.0
     """Seconds between two readings of the backlog; 0 turns them off."""
-
-    @model_validator(mode="after")
-    def _three_queues(self) -> Self:
-        names = (self.result_queue_name, self.retry_queue_name, self.dead_letter_queue_name)
-        if len(set(names)) < len(names):
-            raise ValueError("result, retry and dead-letter queue must have different names")
-        return self
 
 
 class RedisSettings(LeasedQueues):

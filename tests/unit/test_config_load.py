@@ -137,6 +137,80 @@ def test_a_mistake_is_one_line_with_path_value_and_rule(mistake: dict[str, str])
     assert problems(mistake["file"]) == [expected]
 
 
+PROOF = [
+    (
+        "{type: constan}",
+        "gate.type: unknown type 'constan'; did you mean 'constant'?",
+    ),
+    (
+        "{type: prometheus-saturation, pool: p, treshold: 0.8}",
+        "gate.treshold: unknown key; did you mean 'threshold'?",
+    ),
+    (
+        "{type: prometheus-saturation, pool: p, threshold: 80}",
+        "gate.threshold: got 80, must be 1 or less",
+    ),
+    ("{type: redis-quota, limit: 0}", "gate.limit: got 0, must be 1 or more"),
+    (
+        "{type: redis-quota, limit: 1, window: -1m}",
+        (
+            "gate.window: got '-1m', must be a duration like 500ms, 5s, 2m or 1h, or a number of "
+            "seconds"
+        ),
+    ),
+    ("{type: prometheus-saturation}", "gate.pool: is required"),
+    (
+        """{type: wait-on-refuse, gate: '{"type": "redis-quota", "limit" 1}'}""",
+        (
+            """gate.gate: got '{"type": "redis-quota", "limit" 1}', must be a mapping of keys to """
+            "values; as JSON it is broken at line 1, column 33: Expecting ':' delimiter"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("gate", "expected"), PROOF)
+def test_a_gate_that_would_let_traffic_through_or_stop_it_stops_the_start(
+    gate: str, expected: str
+) -> None:
+    assert problems(with_gate(gate)) == [f"transport.queues[0].{expected}"]
+
+
+def test_what_else_stops_the_start_is_told_in_one_go() -> None:
+    assert problems(
+        """
+transport:
+  queues:
+    - {queue_name: a, igw_base_url: 'http://gw', gate: {type: prometheus-query, query: up}}
+    - {queue_name: a, igw_base_url: 'tcp://gw'}
+inference: {headers: {"X Tenant": a}}
+"""
+    ) == [
+        (
+            "transport.queues[1].igw_base_url: got 'tcp://gw', must be an http:// or https:// URL "
+            "with a host"
+        ),
+        "inference.headers.X Tenant: the name must be a header name (letters, digits and - _ .)",
+        (
+            "transport.queues[1].queue_name: got 'a', which transport.queues[0].queue_name has "
+            "already; it must be unique"
+        ),
+        "transport.queues[0].gate.type: got 'prometheus-query', which needs prometheus.url",
+    ]
+
+
+def test_a_token_that_came_out_empty_opens_nothing() -> None:
+    text = MINIMAL + "server: {bearer_token: '${TOKEN}'}"
+    assert problems(text, TOKEN="") == [
+        (
+            "server.bearer_token: its variables are empty, and without a token everybody may read "
+            "/status"
+        )
+    ]
+    assert read(text.replace("TOKEN", "TOKEN:-")).server.bearer_token == ""
+    assert read(text, TOKEN="secret").server.bearer_token == "secret"
+
+
 def test_all_mistakes_are_found_in_one_go() -> None:
     found = problems(
         """
@@ -216,6 +290,13 @@ def test_a_file_is_loaded(tmp_path: Path) -> None:
             "worker_pools[0].gate.limit: 3 can't be reached: the pool 'default' has 2 workers",
         ),
         (
+            "inference: {tls: {insecure: true}}",
+            (
+                "inference.tls.insecure: true accepts any certificate: whoever sits between can "
+                "read and change everything"
+            ),
+        ),
+        (
             "worker_pools: [{gate: {type: redis-leased-rate, control_key: k, shared: true}}]",
             (
                 "worker_pools[0].gate.shared: true changes nothing: all replicas count together "
@@ -226,6 +307,54 @@ def test_a_file_is_loaded(tmp_path: Path) -> None:
 )
 def test_what_is_probably_not_meant_is_only_a_warning(text: str, warning: str) -> None:
     assert [str(each) for each in warnings(read(MINIMAL + text))] == [warning]
+
+
+@pytest.mark.parametrize(
+    ("setting", "warning"),
+    [
+        (
+            "reclaim_interval: 2m",
+            (
+                "transport.reclaim_interval: 120s is longer than transport.lease_ttl (60s): what a "
+                "killed process held waits for both"
+            ),
+        ),
+        (
+            "lease_ttl: 1h",
+            (
+                "transport.lease_ttl: 3600s: what a killed process held waits so long. A lease is "
+                "extended while a request runs; 60s are enough for calls of any length"
+            ),
+        ),
+        (
+            "url: 'redis://h', tls: {insecure: true}",
+            "transport.tls: has no effect: transport.url is not encrypted (rediss:// is)",
+        ),
+        (
+            "url: 'rediss://h', tls: {insecure: true}",
+            (
+                "transport.tls.insecure: true accepts any certificate: whoever sits between can "
+                "read and change everything"
+            ),
+        ),
+    ],
+)
+def test_what_is_doubtful_about_the_broker_is_told(setting: str, warning: str) -> None:
+    text = MINIMAL.replace("{queues", f"{{{setting}, queues")
+    assert [str(each) for each in warnings(read(text))] == [warning]
+
+
+def test_a_tier_that_nobody_knows_is_told_where_tiers_count() -> None:
+    labelled = MINIMAL.replace("queue_name: q", "queue_name: q, labels: {tier: bacth}")
+    assert warnings(read(labelled)) == []
+    for policy in ("tier-priority", "weighted-fair"):
+        told = warnings(read(labelled + f"merge_policy: {{type: {policy}}}"))
+        assert [str(each) for each in told] == [
+            (
+                "transport.queues[0].labels.tier: 'bacth' is none of interactive, async, batch: it "
+                "is batch"
+            )
+        ]
 
 
 QUOTA = "igw_base_url: 'http://gw:80', gate: {type: redis-quota, %s}"
@@ -244,6 +373,10 @@ QUOTA = "igw_base_url: 'http://gw:80', gate: {type: redis-quota, %s}"
             ],
         ),
         ("limit: 5, missing_attribute: allow", []),
+        (
+            "limit: 5, missing_attribute: refuze",
+            ["gate.missing_attribute: 'refuze' is taken for a tenant; did you mean 'refuse'?"],
+        ),
         (
             "limits: {a: 1}, missing_attribute: refuse",
             ["gate.limit: is not set: tenants that limits does not name have no limit"],

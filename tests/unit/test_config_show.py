@@ -17,7 +17,7 @@ transport:
       igw_base_url: http://user:{SECRET}@gw
       gate: {{type: endpoint-scrape, url: 'http://user:{SECRET}@pod/metrics', metric: m}}
 prometheus: {{url: 'https://user:{SECRET}@p'}}
-inference: {{headers: {{Authorization: Bearer {SECRET}, X-Empty: ''}}}}
+inference: {{headers: {{X-Api-Key: Bearer {SECRET}, X-Empty: ''}}}}
 server: {{bearer_token: {SECRET}}}
 """
 
@@ -43,7 +43,7 @@ def test_secrets_are_masked_and_the_rest_is_shown() -> None:
     assert shown["transport"]["queues"][0]["igw_base_url"] == "http://***@gw"
     assert shown["transport"]["queues"][0]["gate"]["url"] == "http://***@pod/metrics"
     assert shown["prometheus"]["url"] == "https://***@p"
-    assert shown["inference"]["headers"] == {"Authorization": "***", "X-Empty": ""}
+    assert shown["inference"]["headers"] == {"X-Api-Key": "***", "X-Empty": ""}
     assert shown["server"]["bearer_token"] == "***"
 
 
@@ -53,5 +53,5 @@ def test_the_settings_themselves_can_be_printed() -> None:
 
 
 def test_the_daemon_sees_what_was_written() -> None:
-    assert settings().inference.headers["Authorization"] == f"Bearer {SECRET}"
+    assert settings().inference.headers["X-Api-Key"] == f"Bearer {SECRET}"
     assert settings().server.bearer_token == SECRET

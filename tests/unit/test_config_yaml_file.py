@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_processor.config.yaml_file import read_file, read_yaml, write_yaml
+from async_processor.config.yaml_file import LARGEST_FILE, read_file, read_yaml, write_yaml
 from async_processor.errors import ConfigurationError
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -94,6 +94,10 @@ def test_merged_keys_may_be_overridden() -> None:
         ("- a\n", "f.yaml: must be a mapping of keys to values"),
         ("just text", "f.yaml: must be a mapping of keys to values"),
         ("a: \x00", "f.yaml: is not YAML"),
+        ("a: " + 5000 * "9", "f.yaml:1:4: a number with too many digits"),
+        ("a:\n\tb: 1", "f.yaml:2:1: found character '\\t' that cannot start any token"),
+        ("a: 1\n---\n", "f.yaml:2:1: but found another document"),
+        ("a: 1\n<<: 5\n", "f.yaml:2:5: expected a mapping or list of mappings for merging"),
     ],
 )
 def test_mistakes_name_file_and_line(text: str, problem: str) -> None:
@@ -109,6 +113,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"a: \xff")
     with pytest.raises(ConfigurationError, match=r"latin\.yaml: is not UTF-8"):
         read_file(tmp_path / "latin.yaml")
+
+
+def test_marks_and_line_ends_of_other_systems_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "windows.yaml").write_bytes(b"\xef\xbb\xbfa: 1\r\nb: |\r\n  c\r\n  d\r\n")
+    assert read_yaml(read_file(tmp_path / "windows.yaml"), "f") == {"a": 1, "b": "c\nd\n"}
+
+
+def test_a_file_that_cannot_be_a_configuration_is_not_read_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "large.yaml").write_bytes(b"#" * (LARGEST_FILE + 1))
+    with pytest.raises(ConfigurationError, match=r"large\.yaml: is larger than 1048576 bytes"):
+        read_file(tmp_path / "large.yaml")
 
 
 @pytest.mark.parametrize("text", TRICKY)

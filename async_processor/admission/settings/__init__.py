@@ -81,7 +81,11 @@ def _of_the_named_type(
     name = info.data.get("saturation_gate")
     if name is None:  # that one's own mistake is told already
         return ConstantGate()
-    return validate({**parameters, "type": name} if isinstance(parameters, dict) else parameters)
+    if not isinstance(parameters, dict):
+        return validate(parameters)
+    if parameters.get("type", name) != name:
+        raise ValueError("must not have a type of its own: saturation_gate names it")
+    return validate({**parameters, "type": name})
 
 
 class TierPriorityAdmissionGate(GateSection):

@@ -12,7 +12,6 @@ from async_processor.admission.settings.section import GateSection
 from async_processor.fields import (
     HttpUrl,
     HttpUrlWithQuery,
-    NonEmpty,
     NonNegative,
     Number,
     Positive,
@@ -27,6 +26,10 @@ _MATCHER: Final = (
     r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*'
 )
 _MATCHERS: Final = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")
+
+
+_SERIES: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class ValueType(StrEnum):
@@ -52,6 +55,28 @@ def _one_or_more(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
+def _series_name(name: str) -> str:
+    if not _SERIES.fullmatch(name):
+        raise ValueError(
+            "must be the name of a series alone; its labels have a setting of their own"
+        )
+    return name
+
+
+def _series_name_or_none(name: str) -> str:
+    return _series_name(name) if name else name
+
+
+def _label_name(name: str) -> str:
+    if not _LABEL.fullmatch(name):
+        raise ValueError("must hold letters, digits and _ only")
+    return name
+
+
+SeriesName = Annotated[str, Field(min_length=1), AfterValidator(_series_name)]
+LabelName = Annotated[str, AfterValidator(_label_name)]
+
+
 class EndpointScrapeGate(GateSection):
     """The budget comes from a metric that the pods or their router expose."""
 
@@ -61,15 +86,15 @@ class EndpointScrapeGate(GateSection):
     """The metrics page; this or urls is required."""
     urls: Annotated[tuple[HttpUrlWithQuery, ...], BeforeValidator(_one_or_more)] = ()
     """Several metrics pages, one per pod."""
-    metric: NonEmpty
+    metric: SeriesName
     """The name of the series."""
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[LabelName, str] = Field(default_factory=dict)
     """Labels that the series must carry."""
     value_type: ValueType = ValueType.SATURATION
     """Whether the metric is a saturation (budget = 1 - value) or a budget itself."""
     max_count_per_pod: NonNegative = 0.0
     """With this above 0 the metric is a count, and this many per pod is full."""
-    baseline: Share = 0.0
+    baseline: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Subtracted from the budget, so that this share of the pool stays free."""
     fallback: Share = 0.0
     """The budget while the page cannot be read."""
@@ -79,9 +104,9 @@ class EndpointScrapeGate(GateSection):
     """counted: slots given out since the last scrape count as used."""
     pods_url: HttpUrlWithQuery | None = None
     """Where the number of ready pods is read; default: the same page."""
-    pods_metric: str = ""
+    pods_metric: Annotated[str, AfterValidator(_series_name_or_none)] = ""
     """The series that tells the number of ready pods; default: one pod per url."""
-    pods_labels: dict[str, str] = Field(default_factory=dict)
+    pods_labels: dict[LabelName, str] = Field(default_factory=dict)
     """Labels that the pods series must carry."""
 
     @model_validator(mode="after")
