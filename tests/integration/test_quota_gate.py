@@ -435,3 +435,26 @@ async def commands(execute: Callable[..., Any]) -> int:
         for line in lines
         if line.startswith(("cmdstat_evalsha", "cmdstat_eval:"))
     )
+
+
+QUOTAS = pytest.mark.parametrize("mode", ["concurrency", "rate-limit"])
+
+
+@QUOTAS
+async def test_what_a_later_gate_refuses_wakes_nobody_who_waited_before(
+    redis_url: str, mode: str
+) -> None:
+    """It would take what it gives back itself, wake itself, and so on for ever."""
+    told, woken = list[str](), list[str]()
+    async with quota(redis_url, mode=mode, limit=1) as gate:
+        held = await passed(gate, "a", "r-1")
+        await refused(gate, "a", "r-2")
+        await held.refund()  # with the one refused since then as its heir
+        gate.on_room(told.append)
+        await until(lambda: told == [gate_lot(mode) + "a"])
+        gate.subscribe(lambda: woken.append("woken"))
+        ticket = await passed(gate, "a", "r-2")
+        await ticket.refund()
+        last = await passed(gate, "a", "r-2")  # an answer that came after the refund's
+        assert not woken
+        await last.refund()

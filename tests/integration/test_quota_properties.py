@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import hashlib
+import math
 from collections.abc import Coroutine, Sequence
 from functools import cache
 from typing import Any
@@ -16,8 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from async_processor.admission.base import Ticket
 from async_processor.admission.quota import slots as slots_module
+from async_processor.admission.quota import starts as starts_module
 from async_processor.admission.quota.book import Full
 from async_processor.admission.quota.slots import Slots
+from async_processor.admission.quota.starts import Starts
+from async_processor.admission.tickets import HOLDS_NOTHING
 from async_processor.errors import BrokerUnavailable
 from async_processor.fields import TlsSettings
 from async_processor.lifecycle import Watch
@@ -25,7 +29,7 @@ from async_processor.redis_io.connect import open_client
 from async_processor.redis_io.keys import quota_keys
 from async_processor.redis_io.scripts import QUOTA_SLOTS, QUOTA_STARTS, Script
 from async_processor.redis_io.shared import SharedClient
-from async_processor.testing.candidates import CANDIDATE
+from async_processor.testing.candidates import CANDIDATE, candidate
 from async_processor.testing.clock import ManualClock
 from async_processor.testing.proxy import BadNetwork
 from async_processor.testing.servers import RedisServer
@@ -124,6 +128,12 @@ class SlotHistory(OnRedis):
 
     def prepare(self) -> None:
         self.ends: dict[str, dict[str, int]] = {"a": {}, "b": {}}
+        self.wanted: dict[str, int] = {}
+        """Until when which tenant is waited for."""
+
+    def want(self, tenant: str) -> None:
+        self.wanted = {each: until for each, until in self.wanted.items() if until > self.now}
+        self.wanted[tenant] = self.now + PATIENCE
 
     def alive(self, tenant: str) -> dict[str, int]:
         """Whoever looks takes out what has ended; it stays out when the clock is set back."""
@@ -140,6 +150,8 @@ class SlotHistory(OnRedis):
         expected = name in alive or len(alive) < limit
         assert self.ask_slots(("take", tenant, name, limit)) == [int(expected)]
         self.ends[tenant] = alive | ({name: self.now + LIFE} if expected else {})
+        if not expected:
+            self.want(tenant)
 
     @rule(tenant=TENANTS, name=NAMES)
     def keep(self, tenant: str, name: str) -> None:
@@ -150,8 +162,16 @@ class SlotHistory(OnRedis):
 
     @rule(tenant=TENANTS, name=NAMES)
     def free(self, tenant: str, name: str) -> None:
-        self.ask_slots(("free", tenant, name, 0))
+        waited_for = self.wanted.get(tenant, 0) > self.now
+        assert self.ask_slots(("free", tenant, name, 0)) == [int(waited_for)]
         self.ends[tenant].pop(name, None)
+
+    @rule(tenant=TENANTS, name=NAMES)
+    def refund(self, tenant: str, name: str) -> None:
+        """Nobody is told but who has begun to wait since the slot was taken."""
+        waits_since = self.wanted.get(tenant, 0) - PATIENCE
+        taken_at = self.ends[tenant].pop(name, math.inf) - LIFE
+        assert self.ask_slots(("refund", tenant, name, 0)) == [int(waits_since >= taken_at)]
 
     @rule(names=st.lists(NAMES, min_size=1, max_size=4, unique=True))
     def take_together(self, names: list[str]) -> None:
@@ -160,11 +180,14 @@ class SlotHistory(OnRedis):
             alive = self.alive("a")
             assert answer == int(name in alive or len(alive) < LIMIT)
             self.ends["a"] = alive | ({name: self.now + LIFE} if answer else {})
+            if not answer:
+                self.want("a")
 
     @rule(tenant=TENANTS, limit=st.integers(1, 3))
     def room(self, tenant: str, limit: int) -> None:
         expected = max(0, limit - len(self.alive(tenant)))
         assert self.ask_slots(("room", tenant, "", limit)) == [expected]
+        self.want(tenant)
 
     @rule(ms=STEPS)
     def wait(self, ms: int) -> None:
@@ -179,6 +202,7 @@ class SlotHistory(OnRedis):
         """Who is refused is waited for, and a freed slot tells so."""
         self.alive("a")
         self.ask_slots(("room", "a", "", 1))
+        self.want("a")
         assert self.ask_slots(("free", "a", "nobody's", 0)) == [1]
 
 
@@ -315,8 +339,13 @@ class Holders(OnRedis):
             self.tickets[who][number] = ticket
             ticket.on_loss(lambda: self.working.discard(number))
 
-    @rule(who=st.integers(0, 1), pick=st.integers(0, 2), lose_answer=st.booleans())
-    def end(self, who: int, pick: int, lose_answer: bool) -> None:
+    @rule(
+        who=st.integers(0, 1),
+        pick=st.integers(0, 2),
+        lose_answer=st.booleans(),
+        refund=st.booleans(),
+    )
+    def end(self, who: int, pick: int, lose_answer: bool, refund: bool) -> None:
         """What there is to end depends on the network, so nothing is drawn for it."""
         if not self.tickets[who]:
             return
@@ -324,7 +353,8 @@ class Holders(OnRedis):
         if lose_answer:
             self.network.lose_answer_to(SLOTS.digest.encode())
         self.working.discard(number)
-        self.run(self.tickets[who].pop(number).release())
+        ticket = self.tickets[who].pop(number)
+        self.run(ticket.refund() if refund else ticket.release())
         self.run(self.quiet())
 
     @rule(who=st.integers(0, 1))
@@ -339,6 +369,11 @@ class Holders(OnRedis):
     @rule(ms=st.sampled_from([LIFE // 10, LIFE // 3, LIFE, 2 * LIFE]))
     def wait(self, ms: int) -> None:
         self.pass_both(ms)
+
+    @rule(seconds=st.sampled_from([-3600.0, -1.0, 1.0, 3600.0]))
+    def set_the_replicas_clock(self, seconds: float) -> None:
+        """Lives are counted by clocks that nobody sets."""
+        self.clock.synchronise(self.clock.now() + seconds)
 
     @rule()
     def cut(self) -> None:
@@ -398,6 +433,117 @@ class Holders(OnRedis):
         assert self.run(self.processes[0].room("a", LIMIT)) == LIMIT
 
 
+class Chargers(OnRedis):
+    """Two processes that let requests start under a rate, over a bad network.
+
+    A later gate refuses some, others are tried again, here or there. An answer or a refund that is
+    lost may cost a charge, and is never a start too many.
+    """
+
+    def keys_of(self, tenant: str) -> Sequence[str]:
+        return (KEYS.starts(tenant), KEYS.charged(tenant))
+
+    def prepare(self) -> None:
+        starts_module.QUOTA_STARTS = STARTS  # type: ignore[attr-defined]
+        self.network = BadNetwork(_server().port)
+        self.run(self.network.start())
+        self.clocks = [ManualClock(START / 1000), ManualClock(START / 1000)]
+        self.elapsed = 0
+        self.started: dict[int, int] = {}
+        self.unsure: dict[int, int] = {}
+        """Charged perhaps, when, and not started; it then counts from the charge."""
+        self.processes = [self.process(who) for who in (0, 1)]
+
+    def process(self, who: int) -> Starts:
+        url = f"redis://127.0.0.1:{self.network.port}/0"
+        clock = self.clocks[who]
+        client = SharedClient(url, tls=TlsSettings(), clock=clock)
+        return Starts(client, KEYS, window=LIFE / 1000, clock=clock, watch=Watch())
+
+    @rule(
+        who=st.integers(0, 1),
+        number=st.integers(0, 20),
+        refused=st.booleans(),
+        lose=st.sampled_from(["nothing", "nothing", "charge", "refund"]),
+    )
+    def try_to_start(self, who: int, number: int, refused: bool, lose: str) -> None:
+        self.run(self._try(self.processes[who], number, refused, lose))
+
+    async def _try(self, process: Starts, number: int, refused: bool, lose: str) -> None:
+        self._lose_next(lose == "charge")
+        envelope = candidate(f"r-{number}", deadline=START / 1000 + 10**6).envelope
+        try:
+            ticket = await process.take("a", LIMIT, envelope)
+        except BrokerUnavailable:
+            if number not in self.started:
+                self.unsure.setdefault(number, self.elapsed)
+            return
+        if isinstance(ticket, Full):
+            return
+        charged_before = ticket is HOLDS_NOTHING
+        assert charged_before == (number in self.started) or number in self.unsure
+        if not refused:
+            charged_at = self.unsure.pop(number, self.elapsed)
+            self.started.setdefault(number, charged_at if charged_before else self.elapsed)
+            return
+        self._lose_next(lose == "refund")
+        await ticket.refund()
+        await self.quiet(process)
+        if not charged_before:
+            self.unsure.pop(number, None)
+            if lose == "refund":
+                self.unsure[number] = self.elapsed
+
+    def _lose_next(self, lost: bool) -> None:
+        self.network.lose_answer_to(STARTS.digest.encode() if lost else b"")
+
+    async def quiet(self, process: Starts) -> None:
+        while (sender := process._ledger._sender) is not None:
+            await asyncio.wait([sender])
+
+    @rule(who=st.integers(0, 1))
+    def crash(self, who: int) -> None:
+        self.run(_kill_starts(self.processes[who]))
+        self.processes[who] = self.process(who)
+
+    @rule(ms=STEPS)
+    def wait(self, ms: int) -> None:
+        self.elapsed += ms
+        self.pass_time(ms)
+        for clock in self.clocks:
+            self.run(clock.advance(ms / 1000))
+
+    @rule(who=st.integers(0, 1), seconds=st.sampled_from([-3600.0, -1.0, 1.0, 3600.0]))
+    def set_a_replicas_clock(self, who: int, seconds: float) -> None:
+        self.clocks[who].synchronise(self.clocks[who].now() + seconds)
+
+    @invariant()
+    def no_window_holds_more_than_the_limit(self) -> None:
+        times = sorted(getattr(self, "started", {}).values())
+        assert all(last - first > LIFE for first, last in zip(times, times[LIMIT:], strict=False))
+
+    @invariant()
+    def who_has_not_started_has_paid_nothing(self) -> None:
+        if not hasattr(self, "started"):
+            return
+        charged = self.run(self.client.execute("ZCARD", KEYS.charged("a")))
+        assert len(self.started) <= charged <= len(self.started) + len(self.unsure)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "processes"):
+            return
+        for process in self.processes:
+            self.run(_kill_starts(process))
+        self.run(self.network.stop())
+        starts_module.QUOTA_STARTS = QUOTA_STARTS  # type: ignore[attr-defined]
+        super().teardown()
+
+
+async def _kill_starts(process: Starts) -> None:
+    await process._ledger.flush(0)
+    await process._ledger._client.close()
+
+
 async def _kill(process: Slots) -> None:
     """End a process without giving it time for anything."""
     for task in process._tasks:
@@ -411,5 +557,7 @@ TestSlotHistory = SlotHistory.TestCase
 TestSlotHistory.settings = FREQUENT
 TestStartHistory = StartHistory.TestCase
 TestStartHistory.settings = FREQUENT
+TestChargers = Chargers.TestCase
+TestChargers.settings = settings(FREQUENT, max_examples=25, stateful_step_count=30)
 TestHolders = Holders.TestCase
 TestHolders.settings = settings(FREQUENT, max_examples=25, stateful_step_count=20)

@@ -67,10 +67,10 @@ class Slot:
         self._cut_offs: list[Callable[[], None]] = []
 
     async def release(self) -> None:
-        self._book.give_back(self)
+        self._book.give_back(self, "free")
 
     async def refund(self) -> None:
-        self._book.give_back(self)
+        self._book.give_back(self, "refund")
 
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         if self.lost:
@@ -144,12 +144,12 @@ class Slots:
         try:
             taken = await self._ledger.ask(self._question("take", slot, limit))
         except (BrokerUnavailable, asyncio.CancelledError):
-            self.give_back(slot)  # Redis may have given it
+            self.give_back(slot, "refund")  # Redis may have given it
             raise
         if not taken:
             return Full(look_after=LOOK_AFTER)
         if self._clock.monotonic() >= slot.safe_until:
-            self.give_back(slot)
+            self.give_back(slot, "refund")
             raise BrokerUnavailable("the slot came too late to be kept")
         self._held[slot.name] = slot
         return slot
@@ -160,16 +160,16 @@ class Slots:
         )
         return await self._ledger.ask(question) or Full(look_after=LOOK_AFTER)
 
-    def give_back(self, slot: Slot) -> None:
-        """Free a slot as soon as Redis can be told; a second call does nothing."""
+    def give_back(self, slot: Slot, how: str) -> None:
+        """As soon as Redis can be told: `how` is "free" or "refund". Once; then it does nothing."""
         if not slot.ended:
             slot.ended = True
             self._held.pop(slot.name, None)
-            self._free(slot)
+            self._give_back(slot, how)
 
-    def _free(self, slot: Slot) -> None:
+    def _give_back(self, slot: Slot, how: str) -> None:
         self._unfreed[slot.name] = slot
-        answer = self._ledger.ask(self._question("free", slot))
+        answer = self._ledger.ask(self._question(how, slot))
         answer.add_done_callback(partial(self._answered, slot))
 
     def _answered(self, slot: Slot, answer: asyncio.Future[int]) -> None:
@@ -220,7 +220,7 @@ class Slots:
         unfreed, self._unfreed = self._unfreed, {}
         for slot in unfreed.values():
             if now < slot.safe_until + self._life:
-                self._free(slot)
+                self._give_back(slot, "free")
 
     async def _guard(self) -> None:
         """Cut off in time what could not be renewed. Runs until cancelled."""

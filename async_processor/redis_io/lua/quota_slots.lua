@@ -1,12 +1,14 @@
--- Concurrency quotas: take, keep, free and count the slots of tenants.
+-- Concurrency quotas: take, keep, free, refund and count the slots of tenants.
 --
 -- KEYS     1 wanted (zset tenant -> until, ms: somebody waits for a slot of this tenant)
 --          2... the slots of one tenant each (zset slot -> end of its life, ms)
 -- ARGV     1 ms that a slot lives   2 ms that a tenant stays wanted
---          6 per item: 1 what: "take", "keep", "free" or "room"   2 the tenant's slots, an index
---          of KEYS   3 the tenant's name   4 the slot   5 the tenant's limit   6 not used
+--          6 per item: 1 what: "take", "keep", "free", "refund" or "room"   2 the tenant's slots,
+--          an index of KEYS   3 the tenant's name   4 the slot   5 the tenant's limit   6 not used
 -- Returns  per item. take: 1, or 0 if all slots are taken. keep: 1, or 0 if the slot is gone.
---          free: 1 if somebody waits for it. room: how many slots are free.
+--          free: 1 if somebody waits for it. refund: 1 if somebody has begun to wait since the slot
+--          was taken or last kept: who waited before has had this room already, and could make no
+--          use of it. room: how many slots are free.
 -- After    a tenant never has more slots whose life has not ended than its limit says. Taking the
 --          same slot again takes no second one. With no slot alive no key of the tenant is left.
 
@@ -50,13 +52,20 @@ local function free(item)
   return tonumber(redis.call('ZSCORE', wanted, item.tenant) or 0) > now and 1 or 0
 end
 
+local function refund(item)
+  local ends = redis.call('ZSCORE', item.slots, item.slot)
+  redis.call('ZREM', item.slots, item.slot)
+  local waits_since = tonumber(redis.call('ZSCORE', wanted, item.tenant) or 0) - patience
+  return ends and waits_since >= ends - life and 1 or 0
+end
+
 local function room(item)
   local left = math.max(0, item.limit - alive(item.slots))
   want(item)
   return left
 end
 
-local execute = {take = take, keep = keep, free = free, room = room}
+local execute = {take = take, keep = keep, free = free, refund = refund, room = room}
 local answer = {}
 for i = 3, #ARGV, 6 do
   answer[#answer + 1] = execute[ARGV[i]]({

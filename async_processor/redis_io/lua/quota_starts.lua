@@ -9,7 +9,9 @@
 --          KEYS   3 the tenant's name   4 the request   5 the tenant's limit   6 charge: ms
 --          that it is remembered
 -- Returns  per item. charge: 1 charged, 2 was charged before, or minus the ms until there may be
---          room. refund: 1 if somebody waits for it. room: how many may start, or minus the ms.
+--          room. refund: 1 if somebody has begun to wait since the charge: who waited before has had
+--          this room already, and could make no use of it.
+--          room: how many may start, or minus the ms.
 -- After    no interval as long as the window, its ends included, holds more starts than the
 --          limit. A start later than now (the clock was set back) counts as one of now.
 
@@ -63,9 +65,11 @@ local function charge(item)
 end
 
 local function refund(item)
+  local charged_at = redis.call('ZSCORE', item.starts, item.request)
   redis.call('ZREM', item.starts, item.request)
   redis.call('ZREM', item.charged, item.request)
-  return tonumber(redis.call('ZSCORE', wanted, item.tenant) or 0) > now and 1 or 0
+  local waits_since = tonumber(redis.call('ZSCORE', wanted, item.tenant) or 0) - patience
+  return charged_at and waits_since >= tonumber(charged_at) and 1 or 0
 end
 
 local function room(item)
