@@ -136,6 +136,21 @@ def build_gate(
     return _build(settings, context, Spot(pool=pool, workers=workers, last=last))
 
 
+def asks_prometheus(settings: configured.GateSettings) -> bool:
+    """Whether a gate, or one that it is made of, is built from the settings of Prometheus."""
+    match settings:
+        case configured.CompositeGate(gates=gates):
+            return any(map(asks_prometheus, gates))
+        case configured.WaitOnRefuseGate(gate=gate):
+            return asks_prometheus(gate)
+        case configured.TierPriorityAdmissionGate(saturation_gate_params=gate):
+            return asks_prometheus(gate)
+        case configured.VllmPoolGate(selector=selector):
+            return bool(selector)
+        case _:
+            return isinstance(settings, _AsksPrometheus)
+
+
 def _build(settings: configured.GateSettings, context: GateContext, spot: Spot) -> Gate:
     if settings.shared and not spot.shared:
         spot = msgspec.structs.replace(spot, shared=True)

@@ -93,6 +93,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "gauges": GateGauges(self.topology, shared.clock).run(),
             "sensors": shared.gates.sensors.run(),
             "gates": shared.gates.run(),
+            "retired gates": self.topology.retirement.run(),
         }
         if broker.backlog_poll_interval:
             poll = BacklogPoll(

@@ -6,9 +6,12 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from async_processor.admission.base import Gate
-from async_processor.admission.build import build_gate
+from async_processor.admission.build import asks_prometheus, build_gate
 from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.settings import GateSettings
 from async_processor.config.settings import Settings
 from async_processor.daemon.held_gauges import HeldGauges
 from async_processor.daemon.shared import Shared
@@ -23,11 +26,37 @@ from async_processor.dispatch.second_look import SecondLook
 from async_processor.dispatch.settings import PoolSettings, QueueSettings, TierPriorityPolicy
 from async_processor.dispatch.worker import Worker
 from async_processor.inference.headers import HeaderRules
+from async_processor.sensors.settings import PrometheusSettings
 from async_processor.settlement.expiry import Expirer
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
 from async_processor.wire.names import reserved
+
+Place = tuple[str, str]
+"""Where a gate stands."""
+
+
+def of_pool(pool_id: str) -> Place:
+    """The place of a pool's gate."""
+    return "pool", pool_id
+
+
+def of_queue(queue_name: str) -> Place:
+    """The place of a queue's gate."""
+    return "queue", queue_name
+
+
+class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a gate is made from; equal ones make the same gate.
+
+    `pool` is the one that its budget is of. Prometheus is None for a gate that does not ask it.
+    """
+
+    settings: GateSettings
+    pool: str
+    prometheus: PrometheusSettings | None
+
 
 SideTasks = Mapping[str, Coroutine[Any, Any, None]]
 
@@ -39,14 +68,28 @@ class Workshop:
         self.settings = settings
         self._shared = shared
 
-    def pool_gate(self, pool: PoolSettings, workers: LiveNumber) -> Gate:
-        """A pool's gate."""
-        return build_gate(pool.gate, self._shared.gates, workers=workers, pool=pool.id, last=True)
+    @cached_property
+    def blueprints(self) -> Mapping[Place, Blueprint]:
+        """Those of all gates."""
+        pools, queues = self.settings.worker_pools, self.settings.queues
+        return {
+            **{of_pool(pool.id): self._blueprint(pool.gate, pool.id) for pool in pools},
+            **{
+                of_queue(queue.queue_name): self._blueprint(queue.gate, queue.worker_pool_id)
+                for queue in queues
+            },
+        }
 
-    def queue_gate(self, queue: QueueSettings, workers: LiveNumber) -> Gate:
-        """A queue's gate; the workers are those of its pool."""
-        pool = queue.worker_pool_id
-        return build_gate(queue.gate, self._shared.gates, workers=workers, pool=pool)
+    def _blueprint(self, gate: GateSettings, pool: str) -> Blueprint:
+        prometheus = self.settings.prometheus if asks_prometheus(gate) else None
+        return Blueprint(settings=gate, pool=pool, prometheus=prometheus)
+
+    def gate(self, place: Place, workers: LiveNumber) -> Gate:
+        """A gate that there was not before; the workers are those of its pool."""
+        blueprint, context = self.blueprints[place], self._shared.gates
+        last = place == of_pool(blueprint.pool)
+        settings, pool = blueprint.settings, blueprint.pool
+        return build_gate(settings, context, workers=workers, pool=pool, last=last)
 
     def merge_policy(self, pool: PoolSettings) -> MergePolicy:
         """A pool's merge policy."""
