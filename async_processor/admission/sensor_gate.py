@@ -104,10 +104,8 @@ class SensorGate(WithoutLots):
 
     async def start(self) -> None:
         self._hears.join()
-        await self._sensor.start()
 
     async def stop(self) -> None:
-        """The sensor may be others' too: whoever made it stops it."""
         self._hears.leave()
 
     def budget(self) -> float:

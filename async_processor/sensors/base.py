@@ -80,12 +80,8 @@ class Sensor(Protocol):
     """Observations of one source, one new object after each look at it.
 
     A source is unreadable when it answers nonsense, or when its last reading is older than it may
-    be. Starting twice does nothing the second time.
+    be. It is read as long as somebody has subscribed.
     """
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
 
     def latest(self) -> Observation | None:
         """None until the first look is over."""

@@ -12,6 +12,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from async_processor.clock import Clock
@@ -45,7 +46,10 @@ _log = get_logger(__name__)
 
 
 class PollingSensor:
-    """Reads `source` every `interval` seconds. Only the loop and `latest` write its state."""
+    """Reads `source` every `interval` seconds while somebody listens.
+
+    Only the loop and `latest` write its state.
+    """
 
     def __init__(self, source: Source, *, interval: float, clock: Clock, watch: Watch) -> None:
         self.source = source
@@ -62,23 +66,22 @@ class PollingSensor:
         """Why the last look brought nothing, while the reading before it still stands."""
         self._wakes = Listeners[[]]()
 
-    async def start(self) -> None:
-        if self._task is None:
-            self._task = self._watch.spawn(f"sensor {self.source.name}", self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-
     def latest(self) -> Observation | None:
         if isinstance(self._latest, Reading) and self._age(self._latest) > self.max_age:
             self._lose(self._missed or f"the last reading is more than {self.max_age:.3g} s old")
         return self._latest
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
-        return self._wakes.add(wake)
+        leave = self._wakes.add(wake)
+        if self._task is None:
+            self._task = self._watch.spawn(f"sensor {self.source.name}", self._run())
+        return partial(self._leave, leave)
+
+    def _leave(self, leave: Leave) -> None:
+        leave()
+        if self._task is not None and not len(self._wakes):
+            self._task.cancel()
+            self._task = None
 
     async def _run(self) -> None:
         while True:

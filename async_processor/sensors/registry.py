@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import httpx
 
@@ -11,19 +13,21 @@ from async_processor.lifecycle import Watch
 from async_processor.sensors.base import Sensor, Source
 from async_processor.sensors.polling import EagerSensor, PollingSensor
 
+_S = TypeVar("_S", bound=PollingSensor)
+_Key = tuple[Source, float]
+
 
 class Sensors:
     """A service that hands out sensors, equal sources sharing one, and owns their HTTP client.
 
-    A gate starts the sensor it looks at and leaves the stopping to `stop`, since it cannot know
-    whether it was the last to look.
+    A sensor is forgotten when no gate has it any more.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._watch = Watch()
-        self._polling: dict[tuple[Source, float], PollingSensor] = {}
-        self._eager: dict[tuple[Source, float], EagerSensor] = {}
+        self._polling = WeakValueDictionary[_Key, PollingSensor]()
+        self._eager = WeakValueDictionary[_Key, EagerSensor]()
 
     @cached_property
     def http(self) -> httpx.AsyncClient:
@@ -32,29 +36,30 @@ class Sensors:
 
     def polling(self, source: Source, interval: float) -> Sensor:
         """The sensor that reads `source` every `interval` seconds."""
-        key = (source, interval)
-        if key not in self._polling:
-            self._polling[key] = PollingSensor(
-                source, interval=interval, clock=self._clock, watch=self._watch
-            )
-        return self._polling[key]
+        return self._shared(self._polling, PollingSensor, source, interval)
 
     def eager(self, source: Source, interval: float) -> EagerSensor:
         """The sensor that reads `source` every `interval` seconds while it is asked to."""
-        key = (source, interval)
-        if key not in self._eager:
-            self._eager[key] = EagerSensor(
-                source, interval=interval, clock=self._clock, watch=self._watch
-            )
-        return self._eager[key]
+        return self._shared(self._eager, EagerSensor, source, interval)
+
+    def _shared(
+        self,
+        sensors: WeakValueDictionary[_Key, _S],
+        kind: type[_S],
+        source: Source,
+        interval: float,
+    ) -> _S:
+        sensor = sensors.get((source, interval))
+        if sensor is None:
+            sensor = kind(source, interval=interval, clock=self._clock, watch=self._watch)
+            sensors[source, interval] = sensor
+        return sensor
 
     async def start(self) -> None:
-        for sensor in (*self._polling.values(), *self._eager.values()):
-            await sensor.start()
+        """Nothing to start: a sensor reads for whoever subscribes."""
 
     async def stop(self) -> None:
-        for sensor in (*self._polling.values(), *self._eager.values()):
-            await sensor.stop()
+        await self._watch.stop()
         if "http" in self.__dict__:
             await self.http.aclose()
 

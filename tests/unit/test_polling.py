@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from typing import cast
+from weakref import ref
 
 import pytest
 
 from async_processor.lifecycle import SideTaskDied
+from async_processor.listeners import Leave
 from async_processor.sensors.base import (
     BadAnswer,
     Measurement,
     NoAnswer,
     Reading,
+    Sensor,
     Source,
     Unreadable,
 )
@@ -53,12 +57,17 @@ class Stage:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.sensors = Sensors(self.clock)
+        self.heard: list[str] = []
 
     async def running(self, source: Source) -> PollingSensor:
         sensor = cast("PollingSensor", self.sensors.polling(source, INTERVAL))
-        await self.sensors.start()
+        self.leave = self.hear(sensor)
         await self.clock.advance(0)
         return sensor
+
+    def hear(self, sensor: Sensor, name: str = "") -> Leave:
+        """Listen to a sensor until what is returned is called."""
+        return sensor.subscribe(lambda: self.heard.append(name))
 
 
 @pytest.fixture
@@ -94,16 +103,36 @@ async def test_equal_sources_share_a_sensor(stage: Stage) -> None:
     assert stage.sensors.polling(source, 5) is not stage.sensors.polling(source, 1)
 
 
-async def test_starting_and_stopping_twice_does_nothing_the_second_time(stage: Stage) -> None:
+async def test_it_reads_once_for_all_and_as_long_as_somebody_listens(stage: Stage) -> None:
     source = Script(value(0.5))
     sensor = await stage.running(source)
-    await sensor.start()
+    leave = stage.hear(sensor, "other")
     await stage.clock.advance(0)
     assert source.reads == 1
-    await sensor.stop()
-    await sensor.stop()
+    stage.leave()
+    stage.leave()
+    await stage.clock.advance(2 * INTERVAL)
+    assert source.reads > 1
+    leave()
+    before = source.reads
     await stage.clock.advance(10 * INTERVAL)
-    assert source.reads == 1
+    assert source.reads == before
+    stage.hear(sensor)
+    await stage.clock.advance(0)
+    assert source.reads == before + 1
+
+
+async def test_a_sensor_that_nobody_has_is_forgotten(stage: Stage) -> None:
+    source = Script(value(0.5))
+    sensor = await stage.running(source)
+    again = stage.sensors.polling(source, INTERVAL)
+    assert again is sensor
+    stage.leave()
+    await stage.clock.advance(0)
+    forgotten = ref(sensor)
+    del sensor, again, stage.leave
+    gc.collect()
+    assert forgotten() is None
 
 
 async def test_nonsense_voids_the_last_reading_at_once(stage: Stage) -> None:
@@ -143,7 +172,7 @@ async def test_a_source_that_comes_back_is_seen_within_an_interval(stage: Stage)
 
 async def test_a_reading_grows_too_old_by_itself_when_the_loop_is_held_up(stage: Stage) -> None:
     sensor = await stage.running(Script(value(0.5)))
-    await sensor.stop()  # as a process that is stopped by a signal: nobody reads any more
+    stage.leave()  # as a process that is stopped by a signal: nobody reads any more
     await stage.clock.advance(sensor.max_age + 0.1)
     assert "old" in str(number(sensor))
 
@@ -199,7 +228,7 @@ async def test_an_eager_sensor_reads_often_only_while_it_is_asked() -> None:
     stage, source, interval = Stage(), Script(value(0.5)), 0.08
     sensor = stage.sensors.eager(source, interval)
     assert stage.sensors.eager(source, interval) is sensor
-    await stage.sensors.start()
+    stage.hear(sensor)
     await stage.clock.advance(10)
     assert source.reads <= 10 / IDLE_INTERVAL + 1
     for _ in range(10):
