@@ -28,8 +28,8 @@ from async_processor.admission.settings import (
     TierPriorityAdmissionGate,
     WaitOnRefuseGate,
 )
-from async_processor.config import go_documents
-from async_processor.config.load import load_text
+from async_processor.config import go_documents, go_flags
+from async_processor.config.load import load, load_text
 from async_processor.config.migrate import migrate
 from async_processor.config.run_inputs import RunInputs, settings_from
 from async_processor.config.settings import RedisTransport
@@ -448,3 +448,100 @@ def test_a_zero_of_a_gate_is_a_zero_and_gos_default_admission_is_off() -> None:
         {"url": "http://x/metrics", "metric": "m", "admission": "budget"}
     )
     assert scrape.admission is ScrapeAdmission.OFF
+
+
+def test_three_generations_of_the_same_deployment_mean_the_same(tmp_path: Path) -> None:
+    generations = [path for path in CASES if path.stem.startswith("multitenant_")]
+    assert len(generations) == 3
+    settings = []
+    for path in generations:
+        case = Case(path, tmp_path)
+        settings.append(settings_from(case.argv, case.environ).settings)
+        printed = tmp_path / "migrated.yaml"
+        printed.write_text(migrate(case.argv, case.environ).yaml)
+        assert load(printed, case.environ) == settings[-1]
+    assert settings[0] == settings[1] == settings[2]
+
+
+OF_THE_CONTRACT = """
+transport transport-config transport-config-file concurrency pool-config-file
+request-merge-policy-config-file transform-config-file prometheus-url prometheus-cache-ttl
+request-timeout drain-timeout gate-wait-timeout transport-config-watch-interval
+metrics-backlog-poll-interval metrics-endpoint-auth health-port metrics-port tls-ca-cert tls-cert
+tls-key tls-insecure-skip-verify v zap-devel zap-encoder zap-log-level zap-stacktrace-level
+zap-time-encoding message-queue-impl redis.url redis.addr redis.igw-base-url redis.request-path-url
+redis.inference-objective redis.request-queue-name redis.retry-queue-name redis.result-queue-name
+redis.queues-config redis.queues-config-file redis.ss.addr redis.ss.igw-base-url
+redis.ss.request-path-url redis.ss.inference-objective redis.ss.request-queue-name
+redis.ss.result-queue-name redis.ss.queues-config redis.ss.queues-config-file redis.ss.gate-type
+redis.ss.gate-params redis.ss.poll-interval-ms redis.ss.batch-size pubsub.project-id
+pubsub.igw-base-url pubsub.request-path-url pubsub.inference-objective pubsub.request-subscriber-id
+pubsub.result-topic-id pubsub.batch-size pubsub.topics-config-file redis-tracing
+request-merge-policy request-merge-policy-config
+"""
+OF_A_KIND: Mapping[go_flags.Kind, tuple[str, object]] = {
+    go_flags.Kind.TEXT: ("text", "text"),
+    go_flags.Kind.WHOLE: ("3", 3),
+    go_flags.Kind.SWITCH: ("false", False),
+    go_flags.Kind.DURATION: ("1h30m", "1h30m"),
+}
+
+
+@pytest.mark.parametrize("flag", OF_THE_CONTRACT.split())
+def test_a_flag_is_read_in_every_way_that_go_reads_it(flag: str) -> None:
+    text, value = OF_A_KIND[go_flags.FLAGS[flag]]
+    for words in (
+        [f"--{flag}={text}"],
+        [f"-{flag}={text}"],
+        [f"--{flag}", text],
+        [f"-{flag}", text],
+    ):
+        assert go_flags.parse([*words, "--concurrency=2"]) == {"concurrency": 2, flag: value} | (
+            {"concurrency": 2} if flag == "concurrency" else {}
+        )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        (
+            {"gate": '{"gate_type": "redis-quota", "gate_params": {"limit": 1}'},
+            (
+                """gate.gate: got '{"gate_type": "redis-quota", "gate_params": {"limit": 1}', """
+                "must be a mapping of keys to values; as JSON it is broken at line 1, column 57: "
+                "Expecting ',' delimiter"
+            ),
+        ),
+        (
+            {"gate": '{"gate_type": "redis-quota",\n "gate_params": {"limit": 0}}'},
+            "gate.gate.limit: got 0, must be 1 or more",
+        ),
+        (
+            {"gate": '{"gate_type": "redis-quotas", "gate_params": {"limit": 1}}'},
+            "gate.gate.type: unknown type 'redis-quotas'; did you mean 'redis-quota'?",
+        ),
+        (
+            {"gate": {"gate_type": "redis-quota", "gate_params": {"limit": 1, "limits": "{a: 1}"}}},
+            (
+                "gate.gate.limits: got '{a: 1}', must be a mapping of names to values; as JSON it "
+                "is broken at line 1, column 2: Expecting property name enclosed in double quotes"
+            ),
+        ),
+    ],
+)
+def test_a_mistake_in_an_inner_gate_says_where_it_is(
+    parameters: dict[str, Any], expected: str
+) -> None:
+    queue = {"gate_type": "wait-on-refuse", "gate_params": parameters}
+    assert document_problems(queue=queue) == [f"transport.queues[0].{expected}"]
+
+
+def test_what_is_nested_without_end_is_told_in_a_line() -> None:
+    deep = "[" * 100_000
+    assert problems("--transport=redis-sortedset", f"--transport-config={deep}") == [
+        "--transport-config: is nested too deeply, or has a number that is too long"
+    ]
+    queue = {"gate_type": "wait-on-refuse", "gate_params": {"gate": deep}}
+    (problem,) = document_problems(queue=queue)
+    assert problem.startswith("transport.queues[0].gate.gate: got '[[[")
+    assert problem.endswith("as JSON it is nested too deeply, or has a number that is too long")
