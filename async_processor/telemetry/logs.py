@@ -1,12 +1,14 @@
 """Structured logs: one record, one line; JSON in a container, colours on a terminal.
 
 Every part logs events: constant names with fields, never sentences built from values.
-Three promises hold for whatever is logged:
+These promises hold for whatever is logged:
 
 * no secret: URLs lose their passwords, fields and headers named like a secret lose their values;
 * no forged line: control characters in values are written as escapes;
 * no flood: a warning or error that repeats (same event about the same thing) goes out at once,
   then at most every 10 s with `suppressed`, the number of those held back.
+
+What cannot be written (the disk is full, the reader is gone) is lost, and nothing else comes of it.
 
 Records below the level cost a method call: nothing is formatted. Message bodies are never logged.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final, TextIO, cast
 
@@ -68,10 +71,25 @@ def configure(
             *(_console(colours=colours) if console else _json()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", LossyStream(out))),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_LibraryRecords()], level=logging.WARNING, force=True)
+
+
+class LossyStream:
+    """A stream for records: an error of the system loses the record and ends nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _json() -> list[Processor]:

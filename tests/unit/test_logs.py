@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -251,3 +252,25 @@ def test_whatever_is_logged_can_be_presented(event: dict[str, Any]) -> None:
 
 def clock_advance(clock: ManualClock, seconds: float) -> None:
     clock._monotonic += seconds
+
+
+def test_a_full_disk_loses_records_and_nothing_else() -> None:
+    class FullDisk(io.StringIO):
+        full = True
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+        def flush(self) -> None:
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    disk = FullDisk()
+    configure(log_format=LogFormat.JSON, stream=disk)
+    log = get_logger("x")
+    log.info("lost")
+    disk.full = False
+    log.info("written")
+    assert [json.loads(line)["event"] for line in disk.getvalue().splitlines()] == ["written"]
