@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -17,6 +18,7 @@ from async_processor.config.load import load, warnings
 from async_processor.config.schema import schema, schema_text
 from async_processor.config.settings import RedisTransport
 from async_processor.config.yaml_file import read_file, read_yaml
+from async_processor.dispatch.settings import MergePolicySettings, MergeSettings
 from async_processor.fields import Section
 
 EXAMPLES = Path(__file__).parents[2] / "config"
@@ -127,6 +129,44 @@ def test_the_full_example_shows_true_defaults(model: type[Section]) -> None:
             assert expected is None
         else:
             assert shown[name] == expected, name
+
+
+POLICIES = get_args(get_args(MergeSettings)[0])
+
+
+def other_policies() -> dict[str, dict[str, Any]]:
+    """What the comments of the full example say of the merge policies that it does not choose."""
+    text = (EXAMPLES / "full.yaml").read_text()
+    blocks = re.findall(r"(?:^  #   .*\n)+", text, re.MULTILINE)
+    parsed = [yaml.safe_load(re.sub(r"^  #   ", "", block, flags=re.MULTILINE)) for block in blocks]
+    return {block["type"]: block for block in parsed}
+
+
+def test_the_full_example_tells_of_every_merge_policy() -> None:
+    common = set(MergePolicySettings.model_fields)
+    chosen = document("full.yaml")["merge_policy"]["type"]
+    told = other_policies()
+    assert {chosen, *told} == {model.model_fields["type"].default for model in POLICIES}
+    for model in POLICIES:
+        written = told.get(model.model_fields["type"].default)
+        if written is None:
+            continue
+        assert set(written) | common == set(model.model_fields)
+        given = {key: value for key, value in written.items() if value is not None}
+        assert model.model_validate(given) == model()
+
+
+def test_no_setting_is_left_out_of_the_reference() -> None:
+    told = {section.__name__ for section in FULL} | {model.__name__ for model in POLICIES}
+    same = {"MemoryTransport": "RedisTransport"}  # its settings are those of the other, fewer
+    for name, section in schema()["$defs"].items():
+        if "properties" not in section:  # a choice of words
+            continue
+        reference = same.get(name, name)
+        assert reference in told, f"{name} stands nowhere in full.yaml"
+        if reference != name:
+            others = schema()["$defs"][reference]["properties"]
+            assert set(section["properties"]) <= set(others)
 
 
 def test_the_schema_in_the_repository_is_current() -> None:
