@@ -49,7 +49,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.shared.engine,
             gates.sensors,
             gates.redis,
-            gates.quotas,
             self.topology,
             self.shared.transport,
         ]

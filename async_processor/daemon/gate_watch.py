@@ -33,7 +33,7 @@ async def watch(settings: Settings, interval: float) -> AsyncGenerator[Sequence[
         *((f"pool {pool.name}", pool.gate) for pool in topology.pools),
     ]
     async with AsyncExitStack() as stack:
-        services: Sequence[Any] = (gates.sensors, gates.redis, gates.quotas, topology)
+        services: Sequence[Any] = (gates.sensors, gates.redis, topology)
         for service in services:
             await service.start()
             stack.push_async_callback(service.stop)

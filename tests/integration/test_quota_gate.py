@@ -45,7 +45,7 @@ async def quota(url: str, **settings: Any) -> AsyncIterator[Gate]:
     context = GateContext(prometheus=None, clock=SystemClock(), redis_url=url)
     gate = build_gate(Settings(**settings), context, workers=LiveNumber(8))
     async with AsyncExitStack() as stack:
-        for service in (context.redis, context.quotas, gate):
+        for service in (context.redis, gate):
             await service.start()
             stack.push_async_callback(service.stop)
         await until(lambda: gate.state().available)
@@ -299,7 +299,7 @@ async def test_a_later_gates_refusal_costs_nothing(redis_url: str) -> None:
         assert isinstance(await gate.admit(of("b", f"b-{number}")), Refuse)
     await held.ticket.release()
     assert isinstance(await gate.admit(of("b", "b-9")), Continue)
-    for service in (gate, context.quotas, context.redis):
+    for service in (gate, context.redis):
         await service.stop()
 
 

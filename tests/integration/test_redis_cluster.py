@@ -168,7 +168,7 @@ async def test_quotas_of_several_tenants_are_one_slots_business(cluster: str, mo
         )
     )
     assert [isinstance(verdict, Continue) for verdict in verdicts] == [True] * 3 + [False] * 3
-    for service in (gate, context.quotas, context.redis):
+    for service in (gate, context.redis):
         await service.stop()
 
 

@@ -31,6 +31,7 @@ LIMIT = 3
 LIMITED = {"type": "local-max-concurrency", "limit": LIMIT}
 OTHER_LIMIT = {"type": "local-max-concurrency", "limit": 5}
 NOBODY = "http://127.0.0.1:9"
+NO_REDIS = "redis://127.0.0.1:9"
 PROMETHEUS = {"type": "prometheus-query", "query": "up", "fallback": 1.0}
 OPEN = (
     {"type": "constant"},
@@ -38,9 +39,13 @@ OPEN = (
     PROMETHEUS,
     {"type": "wait-on-refuse", "gate": OTHER_LIMIT},
     {"type": "composite", "gates": [PROMETHEUS, OTHER_LIMIT]},
-    {"type": "redis", "url": "redis://127.0.0.1:9"},
 )
-"""Gates that let work pass in time, but for the last one, which is always closed."""
+CLOSED = (
+    {"type": "redis", "url": NO_REDIS},
+    {"type": "redis-quota", "url": NO_REDIS, "mode": "concurrency", "limit": 2},
+    {"type": "redis-quota", "url": NO_REDIS, "limit": 2},
+    {"type": "redis-leased-rate", "url": NO_REDIS, "control_key": "control"},
+)
 POLICIES = ("random-robin", "tier-priority", "weighted-fair")
 
 
@@ -162,14 +167,14 @@ async def test_a_hundred_reloads_lose_nothing_exceed_nothing_and_leave_nothing_b
             await running.submit("coming-and-going")
             coming: Mapping[str, Any] = {
                 "coming-and-going": {
-                    "gate": random.choice(OPEN),
+                    "gate": random.choice(OPEN + CLOSED),
                     "worker_pool_id": random.choice(["default", "other"]),
                 }
             }
             await running.reload(
                 workers=random.randint(1, 8),
                 queues=coming if number % 3 else {},
-                pool={"gate": random.choice(OPEN[:-1])} if number % 2 else {},
+                pool={"gate": random.choice(OPEN)} if number % 2 else {},
                 policy=POLICIES[number // 10 % len(POLICIES)],
                 prometheus=f"{NOBODY}/{number // 7}",
             )

@@ -33,7 +33,9 @@ class Book(Protocol):
 
     async def start(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Stop, unless a gate listens that goes on."""
+        ...
 
     async def take(self, tenant: str, limit: int, envelope: Envelope) -> Ticket | Full:
         """Count a request, if there is room. Raises BrokerUnavailable."""

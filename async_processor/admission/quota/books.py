@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 from async_processor.admission.quota.book import Book
 from async_processor.admission.quota.slots import Slots
 from async_processor.admission.quota.starts import Starts
@@ -13,38 +15,28 @@ from async_processor.redis_io.shared import SharedClients
 
 
 class Books:
-    """A service that hands out counts and stops them.
-
-    A gate starts the count it asks and leaves the stopping to `stop`, since it cannot know whether
-    it was the last to ask.
-    """
+    """Hands out counts; one is forgotten when nobody has it any more, nor a slot of it."""
 
     def __init__(self, clients: SharedClients, *, clock: Clock, watch: Watch) -> None:
         self._clients = clients
         self._clock = clock
         self._watch = watch
-        self._books: dict[tuple[str, str, float], Book] = {}
+        self._books = WeakValueDictionary[tuple[str, str, float], Book]()
 
     def book(self, url: str, settings: RedisQuotaGate) -> Book:
         """The count of a quota. Raises ConfigurationError for a URL that cannot be used."""
         keys = keys_of(settings)
         key = (url, keys.group, settings.window)
-        if key not in self._books:
-            self._books[key] = self._make(url, keys, settings)
-        return self._books[key]
+        book = self._books.get(key)
+        if book is None:
+            book = self._books[key] = self._make(url, keys, settings)
+        return book
 
     def _make(self, url: str, keys: QuotaKeys, settings: RedisQuotaGate) -> Book:
         client, window = self._clients.at(url), settings.window
         if settings.mode is QuotaMode.CONCURRENCY:
             return Slots(client, keys, life=window, clock=self._clock, watch=self._watch)
         return Starts(client, keys, window=window, clock=self._clock, watch=self._watch)
-
-    async def start(self) -> None:
-        """Nothing to start: a gate starts its own."""
-
-    async def stop(self) -> None:
-        for book in self._books.values():
-            await book.stop()
 
 
 def keys_of(settings: RedisQuotaGate) -> QuotaKeys:

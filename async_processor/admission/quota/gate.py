@@ -86,12 +86,12 @@ class QuotaGate:
             self._task = self._watch.spawn(f"quota gate {self._name}", self._look_again())
 
     async def stop(self) -> None:
-        """The count may be others' too: whoever made it stops it."""
         self._hears.leave()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        await self._book.stop()
 
     def budget(self) -> float:
         return 1.0 if self._book.available or not self._blocking else 0.0

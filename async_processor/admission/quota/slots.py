@@ -133,10 +133,12 @@ class Slots:
             ]
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        if len(self._freed):
+            return
+        tasks, self._tasks = self._tasks, []  # another gate may start it again meanwhile
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._ledger.flush(_FLUSH_SECONDS)
 
     async def take(self, tenant: str, limit: int, envelope: Envelope) -> Ticket | Full:  # noqa: ARG002

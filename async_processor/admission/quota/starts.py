@@ -78,10 +78,12 @@ class Starts:
             self._task = self._watch.spawn(f"quota {self._keys.group} look", self._ledger.run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        if len(self._freed):
+            return
+        task, self._task = self._task, None  # another gate may start it again meanwhile
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self._ledger.flush(_FLUSH_SECONDS)
 
     async def take(self, tenant: str, limit: int, envelope: Envelope) -> Ticket | Full:
