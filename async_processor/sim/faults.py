@@ -24,6 +24,7 @@ class Fault(Enum):
     TRICKLE = auto()
     WRONG_LENGTH = auto()
     NOT_JSON = auto()
+    BOMB = auto()
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +35,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     * `error`: answers `error_status`; `throttle`: answers 429 with `Retry-After`, a number of
       seconds (`retry_after`; None sends none).
     * `trickle`: one byte every `trickle_seconds`; `wrong_length`: `Content-Length` promises more
-      than comes; `not_json`: a page of HTML with status 200.
+      than comes; `not_json`: a page of HTML with status 200; `bomb`: half a
+      megabyte of gzip that unpacks to 128 MB.
     * `added_latency`: seconds before every answer; `answer_bytes`: the least size of an answer
       that is not a stream.
     * `not_ready`: `/health` answers 503, and the router sends nothing here.
@@ -51,6 +53,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     trickle_seconds: Amount = 1.0
     wrong_length: Share = 0.0
     not_json: Share = 0.0
+    bomb: Share = 0.0
     added_latency: Amount = 0.0
     answer_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     not_ready: bool = False
@@ -93,6 +96,7 @@ class FaultSwitch:
             (Fault.TRICKLE, now.trickle),
             (Fault.WRONG_LENGTH, now.wrong_length),
             (Fault.NOT_JSON, now.not_json),
+            (Fault.BOMB, now.bomb),
         )
         return next((fault for fault, share in shares if self._hits(share)), None)
 

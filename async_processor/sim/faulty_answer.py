@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 import struct
+from functools import cache
 from typing import NoReturn
 
 from aiohttp import web
@@ -15,6 +17,7 @@ from async_processor.sim.faults import Fault, Faults
 from async_processor.sim.http_server import json_response
 
 _PAGE = b"<html><body><h1>upstream connect error</h1></body></html>"
+_UNPACKED = 128 * 10**6
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -56,6 +59,9 @@ async def spoiled(
     """Send a finished answer as the fault would have it."""
     if fault is Fault.NOT_JSON:
         return web.Response(body=_PAGE, content_type=content_type)
+    if fault is Fault.BOMB:
+        headers = {"Content-Encoding": "gzip"}
+        return web.Response(body=_bomb(), content_type=content_type, headers=headers)
     promised = len(body) + 1024 if fault is Fault.WRONG_LENGTH else len(body)
     response = web.StreamResponse(headers={"Content-Type": content_type})
     response.content_length = promised
@@ -70,6 +76,11 @@ async def spoiled(
         case _:
             await response.write(body)
     return response
+
+
+@cache
+def _bomb() -> bytes:
+    return gzip.compress(bytes(_UNPACKED), compresslevel=1)
 
 
 async def _trickle(response: web.StreamResponse, body: bytes, seconds: float, clock: Clock) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -18,7 +19,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from async_processor.testing.eventually import eventually
 from async_processor.testing.servers import free_port
 
-_END_SECONDS: Final = 30.0
+_START_SECONDS: Final = 60.0
+_END_SECONDS: Final = 60.0
+_COMMAND: Final = "async_processor"
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class DaemonFailed(Exception):
@@ -72,22 +76,34 @@ class DaemonProcess:
             raise DaemonFailed("the daemon was never started")
         return self._process
 
-    async def spawn(self) -> None:
-        """Start the process and do not wait."""
+    async def spawn(
+        self, *, module: str = _COMMAND, environment: Mapping[str, str] = _NOTHING
+    ) -> None:
+        """Start the process and do not wait. `module` is the installed command, or a double."""
         with self.log_file.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "async_processor", "run"),
-                *("--config", str(self.config_file)),
+                *(sys.executable, "-m", module, "run", "--config", str(self.config_file)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONWARNINGS": "error"},
+                env={**os.environ, "PYTHONWARNINGS": "error", **environment},
             )
 
-    async def start(self) -> None:
-        """Start the process and wait until it is ready."""
-        await self.spawn()
-        await eventually(self.ready)
+    @contextmanager
+    def logging_to(self, file: Path) -> Iterator[None]:
+        """What is started meanwhile writes its log to another file."""
+        usual, self.log_file = self.log_file, file
+        try:
+            yield
+        finally:
+            self.log_file = usual
+
+    async def start(
+        self, *, module: str = _COMMAND, environment: Mapping[str, str] = _NOTHING
+    ) -> None:
+        """Like `spawn`, and wait until it is ready; raises DaemonFailed when it ends instead."""
+        await self.spawn(module=module, environment=environment)
+        await eventually(self.ready, within=_START_SECONDS)
 
     async def ready(self) -> bool:
         """Whether `/readyz` says so now; raises DaemonFailed when the process has ended."""
@@ -138,7 +154,9 @@ class DaemonProcess:
             return await self.process.wait()
 
     def log(self) -> str:
-        """Everything it has logged."""
+        """Everything it has logged; nothing where its log is no file that keeps anything."""
+        if not self.log_file.is_file():
+            return ""
         return self.log_file.read_text(errors="replace")
 
     def events(self, name: str) -> list[Mapping[str, Any]]:

@@ -1,26 +1,39 @@
-"""A TCP proxy that plays a bad network: answers get lost, connections break, nobody is reached."""
+"""A TCP proxy that plays a bad network: answers get lost, bytes stop, connections break."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 _CHUNK: Final = 64 * 1024
+_RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+
+Look = Callable[[bytes], bytes]
+"""What is to be passed on of a piece; less than all of it breaks the connection."""
 
 
 class BadNetwork:
-    """Stands between a client and a server on this machine; made by `bad_network`."""
+    """Stands between a client and a server on this machine; made by `bad_network`.
+
+    `delay` is in seconds, for every piece in either direction.
+    """
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._listener: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._broken = asyncio.Event()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._marker = b""
+        self._tearing = False
         self._is_up = True
+        self.delay = 0.0
         self.lost_answers = 0
 
     @property
@@ -35,6 +48,18 @@ class BadNetwork:
         """The next request that contains `marker` is executed, and its answer never arrives."""
         self._marker = marker
 
+    def tear(self) -> None:
+        """Of the next piece that comes back only the first half arrives, and then a reset."""
+        self._tearing = True
+
+    def stall(self) -> None:
+        """Let no byte pass until `flow`; nobody sees that the other side is gone (half-open)."""
+        self._flowing.clear()
+
+    def flow(self) -> None:
+        """Let bytes pass again, those that waited first."""
+        self._flowing.set()
+
     def down(self) -> None:
         """Break all connections, and let nobody connect until `up`."""
         self._is_up = False
@@ -48,6 +73,12 @@ class BadNetwork:
         """Break all connections; new ones are possible."""
         broken, self._broken = self._broken, asyncio.Event()
         broken.set()
+
+    def heal(self) -> None:
+        """Be a good network again; what is broken stays broken."""
+        self._marker, self._tearing, self.delay = b"", False, 0.0
+        self.up()
+        self.flow()
 
     async def start(self) -> None:
         """Begin to listen."""
@@ -76,8 +107,12 @@ class BadNetwork:
         broken = self._broken
         answers, requests = await asyncio.open_connection("127.0.0.1", self._server_port)
         doomed = asyncio.Event()
-        there = asyncio.create_task(_pump(reader, requests, lambda data: self._watch(data, doomed)))
-        back = asyncio.create_task(_pump(answers, writer, lambda _: not doomed.is_set()))
+        there = asyncio.create_task(
+            self._pump(reader, requests, lambda data: self._request(data, doomed))
+        )
+        back = asyncio.create_task(
+            self._pump(answers, writer, lambda data: self._answer(data, writer, doomed))
+        )
         end = asyncio.create_task(broken.wait())
         await asyncio.wait({there, back, end}, return_when=asyncio.FIRST_COMPLETED)
         self.lost_answers += doomed.is_set()
@@ -86,19 +121,34 @@ class BadNetwork:
         await asyncio.gather(there, back, end, return_exceptions=True)
         requests.close()
 
-    def _watch(self, request: bytes, doomed: asyncio.Event) -> bool:
-        if self._marker and self._marker in request:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, look: Look
+    ) -> None:
+        while data := await reader.read(_CHUNK):
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            await self._flowing.wait()
+            passed = look(data)
+            writer.write(passed)
+            await writer.drain()
+            if len(passed) < len(data):
+                return
+
+    def _request(self, data: bytes, doomed: asyncio.Event) -> bytes:
+        if self._marker and self._marker in data:
             self._marker = b""
             doomed.set()
-        return True
+        return data
 
-
-async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, may_pass: Callable[[bytes], bool]
-) -> None:
-    while (data := await reader.read(_CHUNK)) and may_pass(data):
-        writer.write(data)
-        await writer.drain()
+    def _answer(self, data: bytes, writer: asyncio.StreamWriter, doomed: asyncio.Event) -> bytes:
+        if doomed.is_set():
+            return b""
+        if not self._tearing:
+            return data
+        self._tearing = False
+        client: socket.socket = writer.get_extra_info("socket")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        return data[: len(data) // 2]
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import random
 import shutil
 import signal
 import socket
@@ -11,11 +12,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 _START_SECONDS: Final = 20.0
 _PAUSE_SECONDS: Final = 0.02
+_PORTS: Final = (12_000, 32_000)
 
 
 class ServerFailed(Exception):
@@ -23,11 +26,17 @@ class ServerFailed(Exception):
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port that nobody listens on now.
+
+    It is none of those that the kernel gives to outgoing connections (from 32768 on), so that a
+    server that is killed and started again finds it free.
+    """
+    while True:
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def redis_binary() -> str | None:

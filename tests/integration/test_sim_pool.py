@@ -391,6 +391,14 @@ async def test_an_answer_that_is_not_json(
         assert (await response.text()).startswith("<html>")
 
 
+async def test_a_compressed_bomb(client: aiohttp.ClientSession, instant: SimulatedPool) -> None:
+    instant.faults.set(bomb=1)
+    async with client.post(f"{instant.url}/v1/completions", json={"prompt": "hi"}) as response:
+        assert response.headers["Content-Encoding"] == "gzip"
+        assert response.content_length
+        assert response.content_length < 2**20
+
+
 async def test_a_pod_that_is_not_ready_gets_no_calls(
     client: aiohttp.ClientSession, instant: SimulatedPool
 ) -> None:

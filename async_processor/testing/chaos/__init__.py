@@ -1,0 +1,13 @@
+"""Faults of every kind under load, and the arithmetic that says whether anything was lost.
+
+A *trial* submits requests to daemons whose broker, network, clocks and inference servers are made
+to fail by a *plan*, which follows from a seed. The *ledger* keeps every execution and every
+incident; the *verdict* is arithmetic:
+
+* as many results as requests, no id twice, none missing;
+* of two executions of one request the first was refused, or an incident that touched the replica
+  of either lies between the beginnings of the two;
+* no daemon ended by itself, and nothing but results is left in Redis.
+
+`python -m async_processor.testing.chaos --help` runs the long campaign.
+"""

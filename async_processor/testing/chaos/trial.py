@@ -1,0 +1,99 @@
+"""One trial: a plan is carried out on a stage, and the verdict is found."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from async_processor.testing.chaos.catalogue import FAULTS
+from async_processor.testing.chaos.fault import Fault, Scope, Strike
+from async_processor.testing.chaos.ledger import EVERYBODY
+from async_processor.testing.chaos.plan import Step
+from async_processor.testing.chaos.replica import Replica
+from async_processor.testing.chaos.stage import USUAL, Scene, Stage, stage
+from async_processor.testing.chaos.verdict import Verdict, judge
+from async_processor.testing.eventually import eventually, until
+
+_QUIET_SECONDS: Final = 1.0
+"""After the last result, for one too many to show itself."""
+
+
+async def trial(
+    name: str,
+    plan: Sequence[Step],
+    folder: Path,
+    *,
+    scene: Scene = USUAL,
+    patience: float = 120.0,
+    faults: Mapping[str, Fault] = FAULTS,
+) -> Verdict:
+    """Carry a plan out; requests without a result after `patience` seconds are lost."""
+    began = time.monotonic()
+    async with stage(scene, folder) as here:
+        await _carry_out(here, plan, faults)
+        await _await_results(here, patience)
+        verdict = judge(name, here.submitted, here.results.kinds, here.results.seen_at, here.ledger)
+        return msgspec.structs.replace(
+            verdict,
+            complaints=tuple(here.complaints),
+            kills=sum(replica.deaths for replica in here.replicas),
+            missed=here.missed,
+            seconds=time.monotonic() - began,
+        )
+
+
+async def _carry_out(here: Stage, plan: Sequence[Step], faults: Mapping[str, Fault]) -> None:
+    """Faults that touch different things may last side by side; the plan goes on meanwhile."""
+    async with asyncio.TaskGroup() as under_way:
+        for step in plan:
+            await asyncio.sleep(step.pause)
+            await here.submit(step.submit)
+            under_way.create_task(_strike(here, step, faults[step.fault]))
+
+
+async def _strike(here: Stage, step: Step, fault: Fault) -> None:
+    replica = here.replicas[step.replica]
+    await asyncio.sleep(step.delay)
+    async with _lock(here, replica, fault.scope):
+        touches = replica.name if fault.scope is Scope.REPLICA else EVERYBODY
+        with here.ledger.incident(fault.name, touches):
+            await fault.act(Strike(stage=here, replica=replica, random=Random(step.seed)))
+        if fault.scope is Scope.REPLICA and (complaint := await replica.revive()):
+            here.complaints.append(complaint)
+
+
+def _lock(here: Stage, replica: Replica, scope: Scope) -> asyncio.Lock:
+    match scope:
+        case Scope.REPLICA:
+            return replica.busy
+        case Scope.BROKER:
+            return here.broker_busy
+        case Scope.INFERENCE:
+            return here.front_busy
+
+
+async def _await_results(here: Stage, patience: float) -> None:
+    """Wait for every result, and for one too many; then look at what is left in Redis."""
+    try:
+        await until(lambda: not here.missing, within=patience)
+    except TimeoutError:
+        return
+    await asyncio.sleep(_QUIET_SECONDS)
+    await here.results.look()
+    try:
+        await eventually(lambda: _tidy(here))
+    except TimeoutError:
+        here.complaints.append(f"left in Redis: {await here.leftovers()}")
+    for replica in here.replicas:
+        if not replica.daemon.running:
+            here.complaints.append(f"{replica.name} ended:\n{replica.daemon.log()[-2000:]}")
+
+
+async def _tidy(here: Stage) -> bool:
+    return not await here.leftovers()
