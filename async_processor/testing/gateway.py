@@ -41,6 +41,9 @@ class Gateway:
 
     def __init__(self, *, hold: bool = False) -> None:
         self.arrivals: list[Arrival] = []
+        self.most_open = 0
+        """The most calls that were open at once."""
+        self._open = 0
         self._hold = hold
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -78,9 +81,12 @@ class Gateway:
     async def _serve(self, request: web.Request) -> web.Response:
         arrival = Arrival(dict(request.headers), json.loads(await request.read()))
         self.arrivals.append(arrival)
+        self._open += 1
+        self.most_open = max(self.most_open, self._open)
         try:
             if self._hold:
                 await arrival.wait()
         finally:
             arrival.open = False
+            self._open -= 1
         return web.json_response(_ANSWER)

@@ -12,6 +12,7 @@ from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.daemons import DaemonProcess
 from async_processor.testing.daemons import short_lived_settings as settings
 from async_processor.testing.eventually import eventually, until
+from async_processor.testing.gateway import Gateway
 from async_processor.testing.servers import RedisServer
 
 Fleet = Callable[..., DaemonProcess]
@@ -41,6 +42,48 @@ async def test_a_gate_opens_workers_grow_and_nothing_that_runs_is_cut(
             assert (await producer.result(handle, timeout=20)).status_code == 200
         assert not pool.ledger.repeated()
         assert await daemon.metric("queue_config_reloads_total", result="success") == 1
+
+
+async def test_workers_change_and_a_limit_on_what_runs_holds_all_the_time(
+    fleet: Fleet, producer: Producer, redis_server: RedisServer
+) -> None:
+    limited = {"gate": {"type": "local-max-concurrency", "limit": 3}}
+    async with (
+        Gateway(hold=True) as gateway,
+        fleet(gateway.url, workers=8, queue=limited) as daemon,
+    ):
+        handles = [await producer.submit(one(number)) for number in range(20)]
+        await until(lambda: len(gateway.open) == 3)
+
+        async def workers(number: int) -> None:
+            daemon.configure(settings(redis_server.url, gateway.url, workers=number, queue=limited))
+            daemon.send(signal.SIGHUP)
+
+            async def taken_over() -> bool:
+                return await daemon.metric("pool_worker_limit", pool_name="default") == number
+
+            await eventually(taken_over)
+
+        async def one_ends_and_one_begins() -> None:
+            before = len(gateway.arrivals)
+            gateway.open[0].answer()
+            await until(lambda: len(gateway.arrivals) > before)
+
+        for number in (6, 32, 2, 5):
+            await workers(number)
+            if number >= 3:
+                await one_ends_and_one_begins()
+
+        async def all_answered() -> bool:
+            for arrival in gateway.open:
+                arrival.answer()
+            return len(gateway.arrivals) == len(handles)
+
+        await eventually(all_answered)
+        for handle in handles:
+            assert (await producer.result(handle, timeout=20)).status_code == 200
+        assert gateway.most_open == 3
+        assert len(gateway.arrivals) == len(handles), "a call was cut off and repeated"
 
 
 async def test_a_closed_gate_replaced_by_an_open_one_lets_the_backlog_through(
