@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from async_processor.testing.servers import free_port
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
 _COMMAND: Final = "async_processor"
+_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Not used: a client that has none makes one, which takes longer than the call."""
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -131,7 +134,7 @@ class DaemonProcess:
         )
 
     async def _get(self, port: int, path: str) -> httpx.Response:
-        async with httpx.AsyncClient(timeout=5.0) as client:
+        async with httpx.AsyncClient(timeout=5.0, verify=_TLS) as client:
             return await client.get(f"http://127.0.0.1:{port}{path}")
 
     async def terminate(self) -> int:
