@@ -13,6 +13,7 @@ from async_processor.config.document import gates, mapping, pools, queue_name, q
 from async_processor.config.header_checks import header_problems
 from async_processor.config.redis_names import name_problems
 from async_processor.config.settings import ServerSettings
+from async_processor.config.wording import listed, quoted
 from async_processor.errors import Problem
 from async_processor.fields import read_duration
 
@@ -61,7 +62,7 @@ def _repeated(names: Iterable[tuple[str, Any]]) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for path, name in names:
         if str(name) in first:
-            message = f"got {name!r}, which {first[str(name)]} has already; it must be unique"
+            message = f"got {quoted(name)}, which {first[str(name)]} has already; it must be unique"
             yield Problem(path=path, message=message)
         first.setdefault(str(name), path)
 
@@ -71,7 +72,7 @@ def _unknown_pools(document: Mapping[str, Any]) -> Iterator[Problem]:
     for path, queue in queues(document) if known else ():
         pool = queue.get("worker_pool_id", "default")
         if isinstance(pool, str) and pool not in known:
-            message = f"got {pool!r}, must be the id of one of worker_pools: {', '.join(known)}"
+            message = f"got {quoted(pool)}, must be the id of one of worker_pools: {listed(known)}"
             yield Problem(path=f"{path}.worker_pool_id", message=message)
 
 
@@ -82,7 +83,7 @@ def _missing_prometheus(document: Mapping[str, Any]) -> Iterator[Problem]:
         if str(gate.get("type")).startswith("prometheus-") or (
             gate.get("type") == "vllm-pool" and gate.get("selector")
         ):
-            message = f"got {gate['type']!r}, which needs prometheus.url"
+            message = f"got {quoted(gate['type'])}, which needs prometheus.url"
             yield Problem(path=f"{path}.type", message=message)
 
 
@@ -102,8 +103,8 @@ def _short_lease(document: Mapping[str, Any]) -> Iterator[Problem]:
     written = mapping(document.get("transport")).get("lease_ttl", SHORTEST_LEASE)
     if _too_short(written):
         message = (
-            f"got {written!r}, must be {SHORTEST_LEASE:g}s or more: a lease must be longer than "
-            "the time its extension takes"
+            f"got {quoted(written)}, must be {SHORTEST_LEASE:g}s or more: a lease must be longer "
+            "than the time its extension takes"
         )
         yield Problem(path="transport.lease_ttl", message=message)
 
@@ -113,8 +114,8 @@ def _short_slots(document: Mapping[str, Any]) -> Iterator[Problem]:
         written = gate.get("window", SHORTEST_LEASE)
         if gate.get("mode") == "concurrency" and _too_short(written):
             message = (
-                f"got {written!r}, must be {SHORTEST_LEASE:g}s or more with mode: concurrency: a "
-                "slot must live longer than its renewal takes"
+                f"got {quoted(written)}, must be {SHORTEST_LEASE:g}s or more with mode: "
+                "concurrency: a slot must live longer than its renewal takes"
             )
             yield Problem(path=f"{path}.window", message=message)
 
@@ -133,5 +134,5 @@ def _one_port(document: Mapping[str, Any]) -> Iterator[Problem]:
     health = server.get("health_port", fields["health_port"].default)
     metrics = server.get("metrics_port", fields["metrics_port"].default)
     if str(health) == str(metrics) and str(health) != "0":
-        message = f"got {metrics!r}, which is server.health_port; it must be another one"
+        message = f"got {quoted(metrics)}, which is server.health_port; it must be another one"
         yield Problem(path="server.metrics_port", message=message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from async_processor.config.wording import quoted
 from async_processor.errors import Problem
 
 DEFAULT_TRANSPORT: Final = "redis-sortedset"
@@ -50,7 +51,9 @@ def _rename(transport: dict[str, Any]) -> list[Problem]:
             continue
         written = transport.pop(other)
         if ours in transport:
-            message = f"got {written!r}, but {ours} is set too: they are two names of one setting"
+            message = (
+                f"got {quoted(written)}, but {ours} is set too: they are two names of one setting"
+            )
             problems.append(Problem(path=f"transport.{other}", message=message))
         else:
             transport[ours] = f"{written}{unit}"

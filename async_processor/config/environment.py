@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from async_processor.config.places import step
+from async_processor.config.wording import step
 from async_processor.errors import Problem
 
 _REFERENCE: Final = re.compile(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from async_processor.config.document import mapping, queues
+from async_processor.config.wording import step
 from async_processor.dispatch.settings import MergePolicySettings
 from async_processor.errors import Problem
 from async_processor.inference.headers import OLDER_OBJECTIVE
@@ -16,7 +17,7 @@ _MARKS: Final = ("objective_header", "fairness_header", "priority_header")
 def header_problems(document: Mapping[str, Any]) -> Iterator[Problem]:
     """Every header that something else sets already."""
     headers = mapping(mapping(document.get("inference")).get("headers"))
-    yield from _repeated((f"inference.headers.{name}", str(name)) for name in headers)
+    yield from _repeated((step("inference.headers", name), str(name)) for name in headers)
     yield from _repeated(_marks(mapping(document.get("merge_policy"))))
     if any(str(name).lower() == "authorization" and value for name, value in headers.items()):
         yield from _two_logins(document)

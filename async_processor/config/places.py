@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
+from async_processor.config.wording import step
 from async_processor.fields import Section
-
-LONGEST_KEY: Final = 80
-"""Characters of a key that a path shows."""
-
-
-def step(path: str, key: object) -> str:
-    """The path of what stands behind a key, in one line whatever the key holds."""
-    text = str(key)
-    if not text or not text.isprintable():
-        text = repr(text)
-    if len(text) > LONGEST_KEY:
-        text = text[: LONGEST_KEY - 1] + "…"
-    return f"{path}.{text}" if path else text
 
 
 class Place:
@@ -86,8 +74,8 @@ class Place:
 def find(root: type[Section], document: Any, location: Sequence[str | int]) -> Place:
     """The place that a validation error's location names."""
     place = Place(root, document)
-    for step in location:
-        place.follow(step)
+    for each in location:
+        place.follow(each)
     return place
 
 

@@ -12,11 +12,9 @@ from pydantic_core import ErrorDetails
 from async_processor.config.json_text import json_fault, looks_like_json
 from async_processor.config.places import Place, find
 from async_processor.config.settings import TRANSPORTS_NOT_YET
+from async_processor.config.wording import quoted
 from async_processor.errors import Problem
-from async_processor.fields import MASK, Section, without_password
-
-SHOWN_LENGTH: Final = 80
-"""Characters of a value that an error shows."""
+from async_processor.fields import MASK, Section
 
 _NOT_AVAILABLE: Final = "is not available in this version"
 _PLANNED_TYPES: Final[Mapping[str, frozenset[str]]] = {
@@ -28,7 +26,6 @@ _REFUSED_TYPES: Final = {
     "--transport=redis-sortedset), let producers ZADD to the queue with the deadline as score, "
     "and read results with BRPOP"
 }
-_YAML_WORDS: Final = {None: "null", True: "true", False: "false"}
 _TYPE_ERRORS: Final = frozenset({"union_tag_invalid", "union_tag_not_found", "literal_error"})
 _SHAPE_ERRORS: Final = frozenset({"dict_type", "model_attributes_type", "model_type", "tuple_type"})
 _RULES: Final = {
@@ -130,20 +127,8 @@ def _rule(details: ErrorDetails) -> str:
 
 
 def shown(place: Place) -> str:
-    """The value that stands there, short enough for a line and without secrets."""
-    if place.secret:
-        return MASK
-    if isinstance(place.value, Mapping):
-        return "a mapping"
-    if isinstance(place.value, list | tuple):
-        return "a list"
-    value = _YAML_WORDS.get(place.value) if _is_word(place.value) else repr(place.value)
-    text = without_password(str(value))
-    return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 1] + "…"
-
-
-def _is_word(value: object) -> bool:
-    return value is None or isinstance(value, bool)
+    """The value that stands there."""
+    return MASK if place.secret else quoted(place.value)
 
 
 def unknown_key(key: str, section: type[Section] | None) -> str:
@@ -161,7 +146,7 @@ def unknown_type(name: str, place: Place) -> str:
         return f"{name} {_REFUSED_TYPES[name]}"
     if name in _PLANNED_TYPES.get(place.key, ()):
         return f"{name!r} {_NOT_AVAILABLE}; it has {', '.join(place.types)}"
-    return f"unknown type {name!r}" + suggestion(name, place.types)
+    return f"unknown type {quoted(name)}" + suggestion(name, place.types)
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from async_processor.config.document import gates, mapping, queue_name, queues
+from async_processor.config.wording import quoted
 from async_processor.errors import Problem
 from async_processor.redis_io.keys import lot_key, queue_keys, replicas_key
 from async_processor.wire.names import KEY_BEGINNINGS, go_claim_keys, private_prefix, slot_tag
@@ -71,7 +72,7 @@ def _results(document: Mapping[str, Any]) -> _Named:
 def _taken(named: _Named, owners: Mapping[str, str]) -> Iterator[Problem]:
     for path, name in named:
         if name in owners:
-            message = f"got {name!r}, which is {owners[name]}; it must be another one"
+            message = f"got {quoted(name)}, which is {owners[name]}; it must be another one"
             yield Problem(path=path, message=message)
 
 
@@ -80,7 +81,7 @@ def _kept(named: _Named, machinery: Mapping[str, str]) -> Iterator[Problem]:
     lots = tuple(lot_key(name, "") for name in machinery)
     for path, name in named:
         if name in keys or name.startswith(lots):
-            message = f"got {name!r}, a key that is kept for a queue; it must be another one"
+            message = f"got {quoted(name)}, a key that is kept for a queue; it must be another one"
             yield Problem(path=path, message=message)
 
 
@@ -96,10 +97,10 @@ def _no_queues(named: _Named) -> Iterator[Problem]:
     for path, name in named:
         if name.startswith(_KEYS_OF_REQUESTS):
             beginnings = ", ".join(_KEYS_OF_REQUESTS)
-            message = f"got {name!r}, must not begin with any of {beginnings}"
+            message = f"got {quoted(name)}, must not begin with any of {beginnings}"
             yield Problem(path=path, message=message)
         if "}" in name and slot_tag(name) == name:
-            message = f"got {name!r}, must have a hash tag, like {{llm}}, or no closing brace"
+            message = f"got {quoted(name)}, must have a hash tag, like {{llm}}, or no closing brace"
             yield Problem(path=path, message=message)
 
 
@@ -107,7 +108,9 @@ def _no_results(named: _Named) -> Iterator[Problem]:
     for path, name in named:
         if name.startswith(KEY_BEGINNINGS):
             beginnings = " or ".join(KEY_BEGINNINGS)
-            yield Problem(path=path, message=f"got {name!r}, must not begin with {beginnings}")
+            yield Problem(
+                path=path, message=f"got {quoted(name)}, must not begin with {beginnings}"
+            )
 
 
 def _gate_key_problems(
