@@ -1,9 +1,12 @@
 """Calls parked messages of one queue back as soon as there is room for them, and no sooner.
 
 Room is told by those who made messages wait: the gates that refused them, and the lanes that were
-full. Whoever makes room says so, and that lot is looked at; every interval all lots are, for room
-may come unheard: a holder died, time has passed. A lot that nobody here knows (its gate is gone
-from the configuration) goes back to the queue whole.
+full. A gate names the lot in which it has made room, and that lot is looked at. A lane that has
+room has it for any of the lots that wait for lanes: they are looked at in turn, a bounded number at
+once, until none of them gets any more back. Whoever parks a message here says so too, for room may
+have been made just before. Every interval all lots are looked at, for room may come unheard: a
+holder died, another replica parked. A lot that nobody here knows (its gate is gone from the
+configuration) goes back to the queue whole.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ import asyncio
 import contextlib
 import math
 import random
+from collections import Counter
 from collections.abc import Collection
 from functools import partial
 from typing import Final
 
 from async_processor.admission.base import OVERFLOW_LOT
+from async_processor.dispatch.lane_lots import LaneLots
+from async_processor.dispatch.revisits import Revisits
 from async_processor.dispatch.route import Route
 from async_processor.errors import BrokerUnavailable
 from async_processor.listeners import Subscriptions
@@ -26,6 +32,9 @@ from async_processor.transport.base import Transport
 REST: Final = 0.01
 """Seconds between two looks at the lots that have room: what was just called back has mostly been
 admitted by then, and no longer counts as room."""
+
+LANE_LOTS_AT_ONCE: Final = 32
+"""Lots that are looked at in one turn because a lane has room."""
 
 BROKER_PAUSE: Final = 1.0
 """Seconds at most between two tries while the broker is away."""
@@ -46,6 +55,8 @@ class Recaller:
         self._interval = interval
         self._roomy: set[str] = set()
         """Lots in which there may be room."""
+        self._revisits = Revisits(longest=interval)
+        self._lane_lots = LaneLots()
         self._sweep_at = -math.inf
         """When all lots are to be looked at, in monotonic seconds: at once, for those left by
         others."""
@@ -54,15 +65,22 @@ class Recaller:
             partial(route.gate.on_room, self._has_room),
             partial(route.pool.gate.on_room, self._has_room),
             partial(route.pool.merge.on_room, self._lane_has_room),
+            partial(route.parked.add, self._parked),
         )
 
     def _has_room(self, lot: str) -> None:
+        self._revisits.forget(lot)
         self._roomy.add(lot)
         self._told.set()
 
     def _lane_has_room(self) -> None:
-        self._sweep_at = -math.inf
+        self._lane_lots.begin_round()
         self._told.set()
+
+    def _parked(self, lot: str) -> None:
+        """One that was just called back and has found no room will be looked at in time."""
+        if lot not in self._revisits:
+            self._has_room(lot)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -85,41 +103,59 @@ class Recaller:
 
     async def turn(self) -> None:
         """Look once where there may be room. Raises BrokerUnavailable."""
-        lots: Collection[str]
-        lots, self._roomy = self._roomy, set()
-        self._told.clear()
         now = self._clock.monotonic()
+        lots, self._roomy = self._roomy | self._revisits.due(now), set()
+        self._told.clear()
         if now >= self._sweep_at:
             # Replicas that start together should not sweep together for ever.
             self._sweep_at = now + self._interval * random.uniform(0.8, 1.2)
-            lots = await self._transport.lots(self._queue_name)
-        rooms = await asyncio.gather(*(self._room(lot) for lot in lots))
-        for lot, room in zip(lots, rooms, strict=True):
-            await self._recall(lot, room)
+            lots.update(await self._transport.lots(self._queue_name))
+        coming = Counter[str]()
+        await self._look(lots, coming)
+        await self._look(self._lane_lots.take(LANE_LOTS_AT_ONCE), coming)
+        if any(lot in self._lane_lots for lot in coming):
+            self._lane_lots.begin_round()
+        if self._lane_lots.to_look_at:
+            self._told.set()
 
     async def _wait(self) -> None:
-        """Until somebody tells of room, or all lots are to be looked at."""
+        """Until somebody tells of room, or it is time to look by oneself."""
+        look_at = min(self._sweep_at, self._revisits.next_at)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._sweep_at - self._clock.monotonic()):
+            async with asyncio.timeout(look_at - self._clock.monotonic()):
                 await self._told.wait()
 
-    async def _room(self, lot: str) -> int | None:
-        """How many may come back; None when nobody knows the lot."""
-        room = await self._gates_room(lot)
-        if room is not None and not lot.startswith(OVERFLOW_LOT):
-            return room
-        return self._route.pool.merge.lot_room(self._route.queue, lot, room or 0)
+    async def _look(self, lots: Collection[str], coming: Counter[str]) -> None:
+        """Call back what there is room for; `coming` counts it."""
+        rooms = await asyncio.gather(*(self._gates_room(lot) for lot in lots))
+        for lot, room in zip(lots, rooms, strict=True):
+            if room is None or lot.startswith(OVERFLOW_LOT):
+                room = self._lane_room(lot, room or 0, coming)  # noqa: PLW2901
+            await self._recall(lot, room, coming)
 
     async def _gates_room(self, lot: str) -> int | None:
-        for gate in (self._route.gate, self._route.pool.gate):
-            room = await gate.room(lot)
-            if room is not None:
-                return room
-        return None
+        """That of the gate with the least; None: no gate knows the lot."""
+        asked = [await gate.room(lot) for gate in (self._route.gate, self._route.pool.gate)]
+        return min((room for room in asked if room is not None), default=None)
 
-    async def _recall(self, lot: str, room: int | None) -> None:
-        if room is None:
-            count = await self._transport.recall(self._queue_name, lot, WHOLE_LOT)
+    def _lane_room(self, lot: str, covered: int, coming: Counter[str]) -> int | None:
+        merge, queue = self._route.pool.merge, self._route.queue
+        room = merge.lot_room(queue, lot, covered, coming)
+        if room is not None:
+            self._lane_lots.add(lot)
+        return room
+
+    async def _recall(self, lot: str, room: int | None, coming: Counter[str]) -> None:
+        """`room` is None when nobody knows the lot."""
+        limit = WHOLE_LOT if room is None else room
+        count = await self._transport.recall(self._queue_name, lot, limit) if limit else 0
+        if count:
+            coming[lot] += count
+        if count and room is None:
             _log.info("lot_returned", queue_name=self._queue_name, lot=lot, count=count)
-        elif room and await self._transport.recall(self._queue_name, lot, room) == room:
-            self._has_room(lot)  # there may be more messages, and soon more room
+        if count and count == room:
+            self._revisits.add(lot, self._clock.monotonic())
+        else:
+            self._revisits.forget(lot)
+        if count < limit:
+            self._lane_lots.discard(lot)

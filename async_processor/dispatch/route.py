@@ -11,6 +11,7 @@ from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.second_look import SecondLook
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.inference.headers import HeaderRules
+from async_processor.listeners import Listeners
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
@@ -18,7 +19,10 @@ from async_processor.telemetry.metrics import QueueMetrics
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The parts that belong to one queue; `headers` by the merge policy's lane."""
+    """The parts that belong to one queue; `headers` by the merge policy's lane.
+
+    `parked` is told each lot that has got a message from here.
+    """
 
     queue: QueueSettings
     pool: Pool
@@ -29,6 +33,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     triage: Triage
     settler: Settler
     metrics: QueueMetrics
+    parked: Listeners[[str]] = msgspec.field(default_factory=Listeners)
 
     def url(self, endpoint: str) -> str:
         """Where a request goes: the gateway and the message's path, else the queue's."""

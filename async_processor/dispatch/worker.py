@@ -23,7 +23,7 @@ from async_processor.settlement.results import Progress
 from async_processor.settlement.settings import RetrySettings
 from async_processor.settlement.settle import dispatched_before
 from async_processor.telemetry.logs import get_logger
-from async_processor.transport.base import Delivery, Release, Transport
+from async_processor.transport.base import Delivery, Park, Release, Transport
 from async_processor.wire.envelope import Envelope, InvalidMessage
 from async_processor.wire.result import Timings
 
@@ -61,6 +61,8 @@ class Worker:
         settled = await stay.route.settler.settle(
             held.delivery, decision, dispatched=held.started_at is not None
         )
+        if isinstance(decision.outcome, Park):
+            stay.route.parked.tell(decision.outcome.lot)
         return decision.ending if settled else None
 
     async def _decide(self, stay: Stay) -> Decision | None:
@@ -138,6 +140,8 @@ class Worker:
         took = (self._clock.monotonic() - started) * 1000
         stay.route.metrics.inference_latency(took)
         _count_answer(reply, stay.route)
+        if isinstance(reply, Answer) and reply.status in decisions.FULL:
+            stay.shed()
         timings = Timings(
             queued_ms=round((started - stay.held.claimed_at) * 1000), inference_ms=round(took)
         )

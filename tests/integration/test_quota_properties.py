@@ -144,11 +144,17 @@ class SlotHistory(OnRedis):
     def ask_slots(self, *items: tuple[Any, ...]) -> list[int]:
         return self.ask(SLOTS, (LIFE, PATIENCE), *((*item, 0) for item in items))
 
+    def until_room(self, tenant: str, limit: int) -> int:
+        """Minus the ms until fewer than the limit are alive."""
+        ends = sorted(self.alive(tenant).values())
+        return self.now - ends[len(ends) - limit]
+
     @rule(tenant=TENANTS, name=NAMES, limit=st.integers(1, 3))
     def take(self, tenant: str, name: str, limit: int) -> None:
         alive = self.alive(tenant)
         expected = name in alive or len(alive) < limit
-        assert self.ask_slots(("take", tenant, name, limit)) == [int(expected)]
+        answer = 1 if expected else self.until_room(tenant, limit)
+        assert self.ask_slots(("take", tenant, name, limit)) == [answer]
         self.ends[tenant] = alive | ({name: self.now + LIFE} if expected else {})
         if not expected:
             self.want(tenant)
@@ -178,15 +184,17 @@ class SlotHistory(OnRedis):
         answers = self.ask_slots(*(("take", "a", name, LIMIT) for name in names))
         for name, answer in zip(names, answers, strict=True):
             alive = self.alive("a")
-            assert answer == int(name in alive or len(alive) < LIMIT)
-            self.ends["a"] = alive | ({name: self.now + LIFE} if answer else {})
-            if not answer:
+            taken = name in alive or len(alive) < LIMIT
+            assert answer == (1 if taken else self.until_room("a", LIMIT))
+            self.ends["a"] = alive | ({name: self.now + LIFE} if taken else {})
+            if not taken:
                 self.want("a")
 
     @rule(tenant=TENANTS, limit=st.integers(1, 3))
     def room(self, tenant: str, limit: int) -> None:
-        expected = max(0, limit - len(self.alive(tenant)))
-        assert self.ask_slots(("room", tenant, "", limit)) == [expected]
+        left = limit - len(self.alive(tenant))
+        answer = left if left > 0 else self.until_room(tenant, limit)
+        assert self.ask_slots(("room", tenant, "", limit)) == [answer]
         self.want(tenant)
 
     @rule(ms=STEPS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -128,22 +129,44 @@ def test_a_full_lane_sends_the_next_to_its_lot_and_says_when_there_is_room() -> 
     policy.on_room(lambda: recalled.append("room"))
     assert policy.add(ready("batch")) is None
     assert policy.add(ready("batch", lot="tenant-a")) == "tenant-a"
-    assert policy.add(ready("batch")) == "lane"
+    assert policy.add(ready("batch")) == "lane overflow-batch"
     assert policy.add(ready("batch", RESERVED)) is None
-    assert policy.lot_room(queue("batch"), "lane", 0) == 0
+    assert policy.lot_room(queue("batch"), "lane overflow-batch", 0, {}) == 0
     assert [policy.lane(each.queue, each.classification) for each in drained(policy)] == [2, 5]
-    assert policy.lot_room(queue("batch"), "lane", 0) == 1
+    assert policy.lot_room(queue("batch"), "lane overflow-batch", 0, {}) == 1
     assert recalled
 
 
 def test_what_a_quota_covers_comes_back_only_into_the_reserved_lane() -> None:
     """Otherwise it would be called back, find its lane full, and go back again, for ever."""
     policy = tier_priority(workers=12)
-    assert policy.lot_room(queue(), "tenant-a", 100) == 2
+    assert policy.lot_room(queue(), "tenant-a", 100, {}) == 2
     policy.add(ready("batch", RESERVED))
     policy.add(ready("batch", RESERVED))
-    assert policy.lot_room(queue(), "tenant-a", 100) == 0
-    assert policy.lot_room(queue(), "tenant-a", 0) == 2
+    assert policy.lot_room(queue(), "tenant-a", 100, {}) == 0
+    assert policy.lot_room(queue(), "tenant-a", 0, {}) == 2
+
+
+def test_what_waits_for_its_lane_comes_back_when_that_lane_has_room() -> None:
+    policy = tier_priority(workers=6)
+    policy.add(ready("batch", RESERVED))
+    lot = policy.add(ready("batch", RESERVED))
+    assert lot == "lane reserved-batch"
+    assert policy.lot_room(queue("batch"), lot, 0, {}) == 0
+    drained(policy)
+    assert policy.lot_room(queue("batch"), lot, 0, {}) == 1
+
+
+@pytest.mark.parametrize("make", [tier_priority, weighted_fair])
+def test_what_is_coming_already_takes_its_places(make: Callable[..., MergePolicy]) -> None:
+    policy = make(workers=36)
+    room = policy.lot_room(queue(), "fair:a", 0, {})
+    assert room is not None
+    assert room > 4
+    assert policy.lot_room(queue(), "fair:a", 0, {"fair:a": 2, "fair:b": 1}) in (
+        room - 2,
+        room - 3,
+    )
 
 
 def test_room_is_what_the_lanes_of_the_tier_have() -> None:
@@ -230,10 +253,10 @@ def test_a_tenants_full_lane_leaves_places_to_the_others() -> None:
     assert policy.add(ready(tenant="greedy")) is None
     assert policy.add(ready(tenant="greedy")) == "fair:greedy"
     assert policy.add(ready(tenant="modest")) is None
-    assert policy.lot_room(queue(), "fair:greedy", 0) == 0
-    assert policy.lot_room(queue(), "somebody else's", 0) is None
+    assert policy.lot_room(queue(), "fair:greedy", 0, {}) == 0
+    assert policy.lot_room(queue(), "somebody else's", 0, {}) is None
     drained(policy)
-    assert policy.lot_room(queue(), "fair:greedy", 0) == 1
+    assert policy.lot_room(queue(), "fair:greedy", 0, {}) == 1
 
 
 @pytest.mark.parametrize("make", [tier_priority, weighted_fair])

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import cast
 
 from async_processor.admission.base import OVERFLOW_LOT
-from async_processor.dispatch.recall import REST, Recaller
+from async_processor.dispatch.recall import LANE_LOTS_AT_ONCE, REST, Recaller
+from async_processor.dispatch.revisits import FIRST_AFTER
 from async_processor.dispatch.route import Route
 from async_processor.listeners import Leave, Listeners
 from async_processor.testing.clock import ManualClock
@@ -27,6 +28,7 @@ class Rooms:
     def __init__(self, rooms: Mapping[str, int] | None = None) -> None:
         self.rooms = dict(rooms or {})
         self.asked: list[str] = []
+        self.looked_at: list[str] = []
         self.listeners = Listeners[...]()
 
     def tell(self, *lot: str) -> None:
@@ -36,9 +38,12 @@ class Rooms:
         self.asked.append(lot)
         return self.rooms.get(lot)
 
-    def lot_room(self, queue: object, lot: str, covered: int) -> int | None:
+    def lot_room(
+        self, queue: object, lot: str, covered: int, coming: Mapping[str, int]
+    ) -> int | None:
+        self.looked_at.append(lot)
         room = self.rooms.get(lot)
-        return None if room is None else max(room, covered)
+        return None if room is None else max(0, max(room, covered) - sum(coming.values()))
 
     def on_room(self, recall: Callable[..., None]) -> Leave:
         return self.listeners.add(recall)
@@ -49,11 +54,13 @@ class Stage:
 
     def __init__(self, probe: MemoryProbe, transport: FlakyTransport, clock: ManualClock) -> None:
         self.gate, self.pool_gate, self.merge = Rooms(), Rooms(), Rooms()
+        self.parked = Listeners[[str]]()
         self.probe, self.transport, self.clock = probe, transport, clock
         route = SimpleNamespace(
             gate=self.gate,
             queue=SimpleNamespace(queue_name=QUEUE),
             pool=SimpleNamespace(gate=self.pool_gate, merge=self.merge),
+            parked=self.parked,
         )
         self.recaller = Recaller(cast("Route", route), transport, interval=INTERVAL)
 
@@ -88,6 +95,15 @@ async def running(made: Stage) -> asyncio.Task[None]:
     task = asyncio.create_task(made.recaller.run())
     await made.clock.advance(REST)
     return task
+
+
+async def later(made: Stage, seconds: float) -> None:
+    """Let time pass; a timeout of asyncio is not the manual clock's, so somebody wakes it."""
+    made.clock._monotonic += seconds
+    made.gate.rooms["other"] = 0
+    made.gate.tell("other")
+    await made.clock.advance(REST)
+    made.gate.asked = [lot for lot in made.gate.asked if lot != "other"]
 
 
 async def ended(task: asyncio.Task[None]) -> None:
@@ -130,11 +146,86 @@ async def test_a_lot_with_more_in_it_is_looked_at_again_and_an_empty_one_is_not(
         task = asyncio.create_task(made.recaller.run())
         await made.clock.advance(0)
         assert await made.back() == ["a-0", "a-1"]
+        made.gate.asked.clear()
         await made.clock.advance(REST)
+        assert made.gate.asked == [], "what came back has not been admitted yet"
+        await later(made, FIRST_AFTER)
         assert await made.back() == ["a-2"]
         made.gate.asked.clear()
-        await made.clock.advance(10 * REST)
+        await later(made, INTERVAL / 2)
         assert made.gate.asked == []
+        await ended(task)
+
+
+async def test_what_comes_back_in_vain_comes_ever_more_rarely() -> None:
+    async with stage(a=1) as made:
+        made.gate.rooms = {"a": 1}
+        task = await running(made)
+        came = 0
+        for _ in range(100):
+            back = await made.transport.claim(QUEUE, 9, suspects=True)
+            came += len(back)
+            for delivery in back:
+                await made.transport.settle(delivery, Park(lot="a"))
+                made.parked.tell("a")
+            await later(made, INTERVAL / 100)
+        assert 3 <= came <= 15
+        await ended(task)
+
+
+async def test_who_parks_a_message_has_its_lot_looked_at() -> None:
+    """The room may have been made while the message was on its way into the lot."""
+    async with stage() as made:
+        made.gate.rooms = {"a": 1}
+        task = await running(made)
+        await made.park("a", 1)
+        made.parked.tell("a")
+        await made.clock.advance(REST)
+        assert await made.back() == ["a-0"]
+        await ended(task)
+
+
+async def test_the_gate_with_the_least_room_counts() -> None:
+    async with stage(a=5) as made:
+        made.gate.rooms, made.pool_gate.rooms = {"a": 4}, {"a": 1}
+        await made.recaller.turn()
+        assert await made.back() == ["a-0"]
+
+
+async def test_a_lane_with_room_costs_the_same_however_many_lots_wait() -> None:
+    tenants = [f"tenant-{number}" for number in range(500)]
+    async with stage(**dict.fromkeys(tenants, 1), lane=1) as made:
+        made.gate.rooms = dict.fromkeys(tenants, 0)
+        made.merge.rooms = {"lane": 0}
+        task = await running(made)
+        for rooms in (made.gate, made.merge):
+            rooms.asked.clear()
+            rooms.looked_at.clear()
+        made.merge.rooms["lane"] = 1
+        made.merge.tell()
+        await made.clock.advance(REST)
+        assert await made.back() == ["lane-0"]
+        assert set(made.gate.asked) == {"lane"}
+        assert set(made.merge.looked_at) == {"lane"}
+        await ended(task)
+
+
+async def test_lots_that_share_a_lane_get_its_room_once_and_in_turn() -> None:
+    lots = [f"lane-{number}" for number in range(LANE_LOTS_AT_ONCE * 2)]
+    async with stage(**dict.fromkeys(lots, 2)) as made:
+        made.merge.rooms = dict.fromkeys(lots, 0)
+        task = await running(made)
+        back = list[str]()
+        for _ in range(3):
+            made.merge.rooms = dict.fromkeys(lots, 3)
+            made.merge.tell()
+            await made.clock.advance(0)
+            back += await made.back()
+            assert len(back) % 3 == 0
+            made.merge.rooms = dict.fromkeys(lots, 0)
+            await made.clock.advance(10 * REST)
+        assert len(back) == 9
+        assert len({each.rpartition("-")[0] for each in back}) > 4
         await ended(task)
 
 

@@ -43,6 +43,9 @@ SHOWN_TENANTS: Final = 3
 LOOK_SECONDS: Final = 0.05
 """Between two looks for tenants that may have room by now."""
 
+OVERFLOW_LOOK: Final = 1.0
+"""Seconds: overflow that waits for its turn here hears nothing of what other replicas free."""
+
 _UNCOUNTED: Final = Continue(ticket=HOLDS_NOTHING)
 
 
@@ -192,7 +195,8 @@ class QuotaGate:
         return "" if self._blocking else self._lot_of(tenant)
 
     def _full(self, tenant: str, full: Full) -> None:
-        self._waiting.full(tenant, self._clock.monotonic(), full.look_after)
+        look_after = full.look_after if self._blocking else min(full.look_after, OVERFLOW_LOOK)
+        self._waiting.full(tenant, self._clock.monotonic(), look_after)
 
     async def _look_again(self) -> None:
         """Tell of the tenants that may have room by now, unheard. Runs until cancelled."""

@@ -38,9 +38,6 @@ SAFE_SHARE: Final = 0.8
 LOOKS: Final = 40
 """How often in a life it is looked whether a slot is still safe."""
 
-LOOK_AFTER: Final = 1.0
-"""Seconds after which a full tenant may be looked at again: a dead process's slots end unheard."""
-
 WANTED_SECONDS: Final = 60.0
 """How long a tenant counts as waited for after somebody has asked for room in vain."""
 
@@ -71,6 +68,9 @@ class Slot:
 
     async def refund(self) -> None:
         self._book.give_back(self, "refund")
+
+    def shed(self) -> None:
+        """A full pool says nothing of a tenant's quota."""
 
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         if self.lost:
@@ -148,8 +148,8 @@ class Slots:
         except (BrokerUnavailable, asyncio.CancelledError):
             self.give_back(slot, "refund")  # Redis may have given it
             raise
-        if not taken:
-            return Full(look_after=LOOK_AFTER)
+        if taken < 0:
+            return Full(look_after=-taken / 1000)
         if self._clock.monotonic() >= slot.safe_until:
             self.give_back(slot, "refund")
             raise BrokerUnavailable("the slot came too late to be kept")
@@ -160,7 +160,8 @@ class Slots:
         question = Question(
             what="room", keys=(self._keys.slots(tenant),), tenant=tenant, limit=limit
         )
-        return await self._ledger.ask(question) or Full(look_after=LOOK_AFTER)
+        answer = await self._ledger.ask(question)
+        return answer if answer > 0 else Full(look_after=-answer / 1000)
 
     def give_back(self, slot: Slot, how: str) -> None:
         """As soon as Redis can be told: `how` is "free" or "refund". Once; then it does nothing."""

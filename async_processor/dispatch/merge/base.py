@@ -8,7 +8,7 @@ and is recalled when there is room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -71,10 +71,13 @@ class MergePolicy(Protocol):
         """A request that waited will not run; it may have been taken out already."""
         ...
 
-    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:
+    def lot_room(
+        self, queue: QueueSettings, lot: str, covered: int, coming: Mapping[str, int]
+    ) -> int | None:
         """How many of a queue's lot may come back now; None: the lot is not the policy's.
 
-        `covered` is how many of them their gate's quota would cover.
+        `covered` is how many of them their gate's quota would cover; `coming` how many have just
+        been called back from which lots of the queue, and do not stand in their lanes yet.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from async_processor.admission.base import Classification
 from async_processor.dispatch.merge.base import Bidder, Ready
@@ -37,7 +37,13 @@ class RandomRobin:
     def remove(self, ready: Ready) -> None:
         """Nothing waits here."""
 
-    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
+    def lot_room(
+        self,
+        queue: QueueSettings,  # noqa: ARG002
+        lot: str,  # noqa: ARG002
+        covered: int,  # noqa: ARG002
+        coming: Mapping[str, int],  # noqa: ARG002
+    ) -> int | None:
         return None
 
     def on_room(self, recall: Callable[[], None]) -> Leave:  # noqa: ARG002

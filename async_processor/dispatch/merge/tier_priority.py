@@ -6,7 +6,7 @@ overflow-batch. An unknown tier is batch, an unclassified request is overflow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from async_processor.admission.base import Classification
@@ -23,8 +23,9 @@ LANES: Final = tuple(
 )
 """The names of the lanes, the highest first; an index here is a lane's priority."""
 
-LOT: Final = "lane"
-"""Where requests of a full lane wait that have no lot of their gate's."""
+LOT: Final = "lane "
+"""What the names of lots begin with where requests of a full lane wait that have no lot of their
+gate's; the lane's name follows."""
 
 
 def lane_of(tier: Tier, classification: Classification) -> int:
@@ -73,7 +74,7 @@ class TierPriority:
     def add(self, ready: Ready) -> str | None:
         lane = self._lane(ready)
         if not lane.room:
-            return ready.lot or LOT
+            return ready.lot or LOT + LANES[self.lane(ready.queue, ready.classification)]
         lane.add(ready)
         return None
 
@@ -92,12 +93,12 @@ class TierPriority:
         if lane.remove(ready):
             self._tell(was_full)
 
-    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
+    def lot_room(
+        self, queue: QueueSettings, lot: str, covered: int, coming: Mapping[str, int]
+    ) -> int | None:
         """What comes back goes into the reserved lane as far as it is covered, else overflow."""
-        tier = self._tier(queue)
-        if covered:
-            return min(covered, self._lanes[lane_of(tier, Classification.RESERVED)].room)
-        return self._lanes[lane_of(tier, Classification.OVERFLOW)].room
+        room = self._lane_of_lot(queue, lot, covered).room - sum(coming.values())
+        return max(0, min(room, covered) if covered else room)
 
     def on_room(self, recall: Callable[[], None]) -> Leave:
         return self._recalls.add(recall)
@@ -107,6 +108,14 @@ class TierPriority:
 
     def _lane(self, ready: Ready) -> Lane:
         return self._lanes[self.lane(ready.queue, ready.classification)]
+
+    def _lane_of_lot(self, queue: QueueSettings, lot: str, covered: int) -> Lane:
+        name = lot.removeprefix(LOT)
+        if name in LANES:
+            return self._lanes[LANES.index(name)]
+        return self._lanes[
+            self.lane(queue, Classification.RESERVED if covered else Classification.OVERFLOW)
+        ]
 
     def _tier(self, queue: QueueSettings) -> Tier:
         return read(queue.labels.get(self._tier_label, ""))

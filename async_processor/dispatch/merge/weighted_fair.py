@@ -161,11 +161,18 @@ class WeightedFair:
         if self._tenants(ready.queue).remove(self._tenant(ready), ready):
             self._recalls.tell()
 
-    def lot_room(self, queue: QueueSettings, lot: str, covered: int) -> int | None:  # noqa: ARG002
+    def lot_room(
+        self,
+        queue: QueueSettings,
+        lot: str,
+        covered: int,  # noqa: ARG002
+        coming: Mapping[str, int],
+    ) -> int | None:
         if not lot.startswith(LOT_PREFIX):
             return None
         tenants = self._tenants(queue)
-        return max(0, min(tenants.room, tenants.lane_room(lot.removeprefix(LOT_PREFIX))))
+        own = tenants.lane_room(lot.removeprefix(LOT_PREFIX)) - coming.get(lot, 0)
+        return max(0, min(tenants.room - sum(coming.values()), own))
 
     def on_room(self, recall: Callable[[], None]) -> Leave:
         return self._recalls.add(recall)

@@ -5,10 +5,10 @@
 -- ARGV     1 ms that a slot lives   2 ms that a tenant stays wanted
 --          6 per item: 1 what: "take", "keep", "free", "refund" or "room"   2 the tenant's slots,
 --          an index of KEYS   3 the tenant's name   4 the slot   5 the tenant's limit   6 not used
--- Returns  per item. take: 1, or 0 if all slots are taken. keep: 1, or 0 if the slot is gone.
+-- Returns  per item. take: 1, or minus the ms until one ends if all slots are taken. keep: 1, or 0 if the slot is gone.
 --          free: 1 if somebody waits for it. refund: 1 if somebody has begun to wait since the slot
 --          was taken or last kept: who waited before has had this room already, and could make no
---          use of it. room: how many slots are free.
+--          use of it. room: how many slots are free, or minus the ms until one ends.
 -- After    a tenant never has more slots whose life has not ended than its limit says. Taking the
 --          same slot again takes no second one. With no slot alive no key of the tenant is left.
 
@@ -35,11 +35,17 @@ local function want(item)
   redis.call('PEXPIRE', wanted, patience)
 end
 
+-- Room comes when so many have ended that fewer than the limit are alive.
+local function wait(item, taken)
+  local rank = taken - item.limit
+  return now - redis.call('ZRANGE', item.slots, rank, rank, 'WITHSCORES')[2]
+end
+
 local function take(item)
   local taken = alive(item.slots)
   if redis.call('ZSCORE', item.slots, item.slot) or taken < item.limit then return hold(item) end
   want(item)
-  return 0
+  return wait(item, taken)
 end
 
 local function keep(item)
@@ -60,9 +66,9 @@ local function refund(item)
 end
 
 local function room(item)
-  local left = math.max(0, item.limit - alive(item.slots))
+  local taken = alive(item.slots)
   want(item)
-  return left
+  return taken < item.limit and item.limit - taken or wait(item, taken)
 end
 
 local execute = {take = take, keep = keep, free = free, refund = refund, room = room}
