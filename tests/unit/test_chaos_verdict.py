@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -14,7 +15,7 @@ def execution(replica: str, began: float, *, status: int | None = 200) -> Execut
     return Execution(request_id="r", replica=replica, began=began, ended=began + 1, status=status)
 
 
-def incident(touches: str, began: float, ended: float | None) -> Incident:
+def incident(touches: str, began: float, ended: float) -> Incident:
     return Incident(fault="f", touches=touches, began=began, ended=ended)
 
 
@@ -48,7 +49,7 @@ def test_what_is_lost_doubled_or_strange_is_found(
         (execution("x", 1), [incident("x", 2, 2)], True),
         (execution("x", 1), [incident("y", 2, 2)], True),
         (execution("x", 1), [incident("z", 2, 2)], False),
-        (execution("x", 1), [incident(EVERYBODY, 2, None)], True),
+        (execution("x", 1), [incident(EVERYBODY, 2, math.inf)], True),
         (execution("x", 1), [incident("x", 0, 0.5)], False),
         (execution("x", 1), [incident("x", 6, 7)], False),
         (execution("x", 1), [incident("x", 0, 3)], True),
@@ -63,13 +64,12 @@ def test_a_second_execution_needs_a_reason(
     assert bool(ledger.unexplained()) is not explained
 
 
-def test_recovery_ends_with_the_last_result_of_what_was_interrupted() -> None:
+def test_recovery_ends_with_the_last_result_of_what_was_struck() -> None:
     ledger = Ledger()
     with ledger.execution("a", "x"), ledger.execution("b", "y"), ledger.incident("f", "x"):
         pass
     (struck,) = ledger.incidents
-    assert struck.interrupted == {"a"}
-    assert struck.ended is not None
+    assert ledger.struck([struck]) == {"a"}
 
     verdict = judge(
         "t",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -24,7 +25,7 @@ class Execution:
     request_id: str
     replica: str
     began: float
-    ended: float | None = None
+    ended: float = math.inf
     status: int | None = None
 
     @property
@@ -35,19 +36,24 @@ class Execution:
 
 @dataclass(slots=True, kw_only=True)
 class Incident:
-    """A fault that was injected; `interrupted` are the requests that ran where it struck."""
+    """A fault that was injected; times are monotonic seconds."""
 
     fault: str
     touches: str
     began: float
-    ended: float | None = None
-    interrupted: frozenset[str] = frozenset()
+    ended: float = math.inf
 
     def explains(self, first: Execution, second: Execution) -> bool:
         """Whether the second execution may be due to it."""
         if self.touches not in (EVERYBODY, first.replica, second.replica):
             return False
-        return self.began <= second.began and (self.ended is None or self.ended >= first.began)
+        return self.began <= second.began and self.ended >= first.began
+
+    def struck(self, call: Execution) -> bool:
+        """Whether the call ran where and when it struck."""
+        if self.touches not in (EVERYBODY, call.replica):
+            return False
+        return self.began <= call.ended and self.ended >= call.began
 
 
 @dataclass(slots=True)
@@ -56,40 +62,36 @@ class Ledger:
 
     executions: dict[str, list[Execution]] = field(default_factory=lambda: defaultdict(list))
     incidents: list[Incident] = field(default_factory=list)
-    _open: dict[int, Execution] = field(default_factory=dict)
 
     @contextmanager
     def execution(self, request_id: str, replica: str) -> Iterator[Execution]:
         """Keeps one call from its beginning to its end."""
         call = Execution(request_id=request_id, replica=replica, began=time.monotonic())
         self.executions[request_id].append(call)
-        self._open[id(call)] = call
         try:
             yield call
         finally:
-            del self._open[id(call)]
             call.ended = time.monotonic()
 
     @contextmanager
     def incident(self, fault: str, touches: str = EVERYBODY) -> Iterator[Incident]:
         """Keeps one fault from its beginning to its end."""
-        incident = Incident(
-            fault=fault,
-            touches=touches,
-            began=time.monotonic(),
-            interrupted=frozenset(self.running(touches)),
-        )
+        incident = Incident(fault=fault, touches=touches, began=time.monotonic())
         self.incidents.append(incident)
         try:
             yield incident
         finally:
             incident.ended = time.monotonic()
 
-    def running(self, replica: str = EVERYBODY) -> list[str]:
-        """The requests whose calls run now, of one replica or of all."""
-        return [
-            call.request_id for call in self._open.values() if replica in (EVERYBODY, call.replica)
-        ]
+    def struck(self, incidents: Iterable[Incident]) -> set[str]:
+        """The requests whose calls ran where and when one of these faults struck."""
+        return {
+            call.request_id
+            for incident in incidents
+            for calls in self.executions.values()
+            for call in calls
+            if incident.struck(call)
+        }
 
     @property
     def calls(self) -> int:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from async_processor.testing.chaos.front import REPLICA_HEADER
 from async_processor.testing.daemons import DaemonFailed, DaemonProcess
 from async_processor.testing.ill_fated import MODULE
 from async_processor.testing.proxy import BadNetwork, bad_network
+
+_OUR_DOING: Final = (0, -signal.SIGKILL, -signal.SIGTERM)
+"""Exit codes; before Python runs SIGTERM ends a process like SIGKILL."""
 
 Configure = Callable[[int, int], Mapping[str, Any]]
 """The settings of a daemon, by the ports of its broker and of its inference server."""
@@ -76,4 +80,4 @@ class Replica:
             await self.start()
         except DaemonFailed as error:
             return f"{self.name} did not start: {error}"
-        return "" if code in (0, -9) else f"{self.name} ended by itself with {code}"
+        return "" if code in _OUR_DOING else f"{self.name} ended by itself with {code}"

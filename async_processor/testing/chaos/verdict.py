@@ -92,17 +92,19 @@ def judge(
         executed_again=len(ledger.repeated()),
         unexplained=sorted({first.request_id for first, _ in ledger.unexplained()}),
         kinds=Counter(kind for found in kinds.values() for kind in found),
-        recoveries=recoveries(ledger.incidents, seen_at),
+        recoveries=recoveries(ledger.incidents, seen_at, ledger),
         shares=by_fault(kinds, seen_at, ledger),
     )
 
 
-def recoveries(incidents: Iterable[Incident], seen_at: Mapping[str, float]) -> list[float]:
-    """From the end of each fault to the last result of the requests that it interrupted."""
+def recoveries(
+    incidents: Iterable[Incident], seen_at: Mapping[str, float], ledger: Ledger
+) -> list[float]:
+    """From the end of each fault to the last result of the requests that it struck."""
     found = []
     for incident in incidents:
-        came = [seen_at[request_id] for request_id in incident.interrupted if request_id in seen_at]
-        if came and incident.ended is not None:
+        came = [seen_at[each] for each in ledger.struck([incident]) if each in seen_at]
+        if came:
             found.append(max(0.0, max(came) - incident.ended))
     return found
 
@@ -124,7 +126,7 @@ def _share(
     seen_at: Mapping[str, float],
     ledger: Ledger,
 ) -> Share:
-    hit = frozenset[str]().union(*(incident.interrupted for incident in incidents))
+    hit = ledger.struck(incidents)
     return Share(
         fault=name,
         injected=len(incidents),
@@ -133,7 +135,7 @@ def _share(
         lost=sum(each not in kinds for each in hit),
         duplicated=sum(len(kinds.get(each, ())) > 1 for each in hit),
         executed_again=sum(len(ledger.executions[each]) > 1 for each in hit),
-        recovery=_median_and_longest(recoveries(incidents, seen_at)),
+        recovery=_median_and_longest(recoveries(incidents, seen_at, ledger)),
     )
 
 
