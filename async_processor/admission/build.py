@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Hashable, Iterator
 from functools import cached_property
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
@@ -15,6 +17,7 @@ from async_processor.admission.census import ALONE, Census, RollCensus
 from async_processor.admission.chain import Chain
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
+from async_processor.admission.in_flight import InFlight
 from async_processor.admission.leased_rate import LeasedRateGate
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.patience import Patience
@@ -82,6 +85,7 @@ class GateContext:
         """The side tasks of gates."""
         self.quotas = Books(self.redis, clock=clock, watch=self.watch)
         self.metrics = metrics or Metrics()
+        self._in_flight = WeakValueDictionary[tuple[Hashable, int], InFlight]()
         self._ledgers: WeakKeyDictionary[Sensor, StartLedger] = WeakKeyDictionary()
         self.roll = self._roll(queue_name)
         """Of the replicas; its `run` keeps this one on it."""
@@ -94,6 +98,15 @@ class GateContext:
         """What a gate over this sensor may let start; all of them spend the same readings."""
         ledger = self._ledgers.setdefault(sensor, StartLedger())
         return StartAllowance(ledger, pool=spot.pool, last=spot.last)
+
+    def in_flight(self, spot: Spot) -> InFlight:
+        """What runs under the next limit of a spot: a gate that replaces another goes on with it.
+
+        Limits of one place are told apart by their order; each counts all that run there.
+        """
+        if spot.place is None:
+            return InFlight()
+        return self._in_flight.setdefault((spot.place, next(spot.limits)), InFlight())
 
     def _roll(self, queue_name: str) -> RollCensus | None:
         if not self.redis_url or not queue_name:
@@ -112,12 +125,17 @@ class GateContext:
 
 class Spot(msgspec.Struct, frozen=True, kw_only=True):
     """Where a gate stands: the pool that its budget is of, whether it is that pool's own (`last`),
-    and whether replicas share the gate."""
+    and whether replicas share the gate.
+
+    `place` is the same for the gates that replace each other; `limits` numbers the limits in one.
+    """
 
     pool: str
     workers: LiveNumber
     last: bool = False
     shared: bool = False
+    place: Hashable | None = None
+    limits: Iterator[int] = msgspec.field(default_factory=itertools.count)
 
 
 def build_gate(
@@ -127,13 +145,16 @@ def build_gate(
     workers: LiveNumber,
     pool: str = "default",
     last: bool = False,
+    place: Hashable | None = None,
 ) -> Gate:
     """The gate of a queue, or (`last`) of a pool; its budget is of the `workers` of `pool`.
+
+    What runs counts also under the gate that comes after it at the same `place`.
 
     Raises:
         ConfigurationError: a gate over Prometheus without a Prometheus, or over Redis without one.
     """
-    return _build(settings, context, Spot(pool=pool, workers=workers, last=last))
+    return _build(settings, context, Spot(pool=pool, workers=workers, last=last, place=place))
 
 
 def asks_prometheus(settings: configured.GateSettings) -> bool:
@@ -160,7 +181,10 @@ def _build(settings: configured.GateSettings, context: GateContext, spot: Spot) 
         case configured.LocalMaxConcurrencyGate(limit=limit, gating_mode=mode):
             blocking = mode is configured.GatingMode.BLOCKING
             return ConcurrencyGate(
-                LiveNumber(limit), blocking=blocking, census=context.census(shared=spot.shared)
+                LiveNumber(limit),
+                blocking=blocking,
+                census=context.census(shared=spot.shared),
+                in_flight=context.in_flight(spot),
             )
         case configured.EndpointScrapeGate():
             source = scraped.source(settings, context.sensors.http)
@@ -194,7 +218,13 @@ def _constant(context: GateContext, spot: Spot) -> Gate:
     if not spot.shared:
         return ConstantGate()
     census = context.census(shared=True)
-    return ConcurrencyGate(spot.workers, blocking=False, census=census, type_name="constant")
+    return ConcurrencyGate(
+        spot.workers,
+        blocking=False,
+        census=census,
+        in_flight=context.in_flight(spot),
+        type_name="constant",
+    )
 
 
 def _over_pages(
@@ -238,6 +268,7 @@ def _redis(settings: configured.RedisGate, context: GateContext, spot: Spot) -> 
         workers=spot.workers,
         clock=context.clock,
         census=context.census(shared=spot.shared),
+        in_flight=context.in_flight(spot),
     )
 
 

@@ -16,9 +16,8 @@ from async_processor.admission.base import (
     WithoutLots,
 )
 from async_processor.admission.census import ALONE, Census
-from async_processor.admission.limits import InFlightAllowance
+from async_processor.admission.in_flight import InFlight
 from async_processor.admission.live_number import LiveNumber
-from async_processor.admission.tickets import LocalTicket
 from async_processor.listeners import Leave, Listeners, Subscriptions
 
 
@@ -31,17 +30,19 @@ class ConcurrencyGate(WithoutLots):
         *,
         blocking: bool,
         census: Census = ALONE,
+        in_flight: InFlight | None = None,
         type_name: str = "local-max-concurrency",
     ) -> None:
         self._type = type_name
         self._whole = limit
         self._blocking = blocking
         self._census = census
-        self._slots = InFlightAllowance(0)
-        self._held_back = 0
+        self._in_flight = in_flight or InFlight()
         self._wakes = Listeners[[]]()
         self._hears = Subscriptions(
-            partial(census.subscribe, self._wakes.tell), partial(limit.subscribe, self._wakes.tell)
+            partial(census.subscribe, self._wakes.tell),
+            partial(limit.subscribe, self._wakes.tell),
+            partial(self._in_flight.subscribe, self._wakes.tell),
         )
 
     async def start(self) -> None:
@@ -58,10 +59,9 @@ class ConcurrencyGate(WithoutLots):
         return min(workers, self._free())
 
     async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
-        if self._look().take():
-            refund = partial(self._refund, self._held_back)
-            return Continue(ticket=LocalTicket(on_release=self._release, on_refund=refund))
-        self._held_back += 1
+        ticket = self._in_flight.take(self._limit())
+        if ticket is not None:
+            return Continue(ticket=ticket)
         over = Wait if self._blocking else Refuse
         return over(reason=Reason.GATE_CLOSED, message=self._full())
 
@@ -76,21 +76,11 @@ class ConcurrencyGate(WithoutLots):
         )
 
     def _free(self) -> int:
-        return self._look().available() or 0
+        return self._in_flight.free(self._limit()) or 0
 
     def _full(self) -> str:
-        return f"all {self._look().limit} slots are taken"
+        return f"all {self._limit()} slots are taken"
 
-    def _look(self) -> InFlightAllowance:
-        """The slots under the latest limit, and the latest portion of it."""
-        self._slots.limit = self._census.portion().of(self._whole.value)
-        return self._slots
-
-    def _release(self) -> None:
-        self._slots.give_back()
-        self._wakes.tell()
-
-    def _refund(self, held_back_before: int) -> None:
-        self._slots.give_back()
-        if self._held_back != held_back_before:
-            self._wakes.tell()
+    def _limit(self) -> int:
+        """This replica's part of the limit."""
+        return self._census.portion().of(self._whole.value)

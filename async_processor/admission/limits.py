@@ -1,8 +1,8 @@
 """How many requests may start, or run, under a budget. Pure: no clock, no source, no waiting.
 
 A budget is a share of the workers. A reading says how much room there was, so it allows so many
-starts until the next one (`start_ledger`); `InFlightAllowance` is for limits that somebody sets: at
-most so many at once.
+starts until the next one (`start_ledger`); a limit that somebody sets
+allows so many at once (`in_flight`).
 """
 
 from __future__ import annotations
@@ -16,29 +16,6 @@ PARTS: Final = 1 << 32
 """One start, in parts: whole numbers, so that fractions add up without drift."""
 
 _ROUNDING: Final = 1e-9
-
-
-class InFlightAllowance:
-    """At most `limit` at once; None: any number. A limit that falls cuts nothing off."""
-
-    def __init__(self, limit: int | None) -> None:
-        self.limit = limit
-        self.in_flight = 0
-
-    def available(self) -> int | None:
-        """How many may start now; None: any number."""
-        return None if self.limit is None else max(0, self.limit - self.in_flight)
-
-    def take(self) -> bool:
-        """One starts now, if it may."""
-        if self.available() == 0:
-            return False
-        self.in_flight += 1
-        return True
-
-    def give_back(self) -> None:
-        """One has ended."""
-        self.in_flight -= 1
 
 
 def in_flight_limit(budget: float, workers: int) -> int | None:

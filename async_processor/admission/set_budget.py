@@ -20,9 +20,9 @@ from async_processor.admission.base import (
     WithoutLots,
 )
 from async_processor.admission.census import ALONE, Census
-from async_processor.admission.limits import InFlightAllowance, in_flight_limit
+from async_processor.admission.in_flight import InFlight
+from async_processor.admission.limits import in_flight_limit
 from async_processor.admission.live_number import LiveNumber
-from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.listeners import Leave, Listeners, Subscriptions
 from async_processor.sensors.base import Reading, Sensor, Unreadable
@@ -45,19 +45,22 @@ class SetBudgetGate(WithoutLots):
         workers: LiveNumber,
         clock: Clock,
         census: Census = ALONE,
+        in_flight: InFlight | None = None,
     ) -> None:
         self._type = type_name
         self._sensor = sensor
         self._workers = workers
         self._clock = clock
         self._census = census
-        self._slots = InFlightAllowance(0)
-        self._held_back = 0
+        self._in_flight = in_flight or InFlight()
+        self._known: int | None = 0
+        """The limit when it last changed."""
         self._wakes = Listeners[[]]()
         self._hears = Subscriptions(
             partial(sensor.subscribe, self._changed),
             partial(census.subscribe, self._changed),
             partial(workers.subscribe, self._changed),
+            partial(self._in_flight.subscribe, self._wakes.tell),
         )
 
     async def start(self) -> None:
@@ -71,15 +74,14 @@ class SetBudgetGate(WithoutLots):
 
     def permits(self, workers: int) -> int:
         self._sensor.ask()
-        available = self._look().available()
-        return workers if available is None else min(workers, available)
+        free = self._free()
+        return workers if free is None else min(workers, free)
 
     async def admit(self, candidate: Candidate) -> Verdict:  # noqa: ARG002 - all are alike
         self._sensor.ask()
-        if self._look().take():
-            refund = partial(self._refund, self._held_back)
-            return Continue(ticket=LocalTicket(on_release=self._release, on_refund=refund))
-        self._held_back += 1
+        ticket = self._in_flight.take(self._limit())
+        if ticket is not None:
+            return Continue(ticket=ticket)
         return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
@@ -102,29 +104,21 @@ class SetBudgetGate(WithoutLots):
         latest = self._sensor.latest()
         return min(1.0, max(0.0, latest.value)) if isinstance(latest, Reading) else 0.0
 
-    def _look(self) -> InFlightAllowance:
-        """The slots under the latest reading."""
+    def _limit(self) -> int | None:
+        """How many may run at once here; None: any number."""
         portion = self._census.portion()
         limit = in_flight_limit(self._whole_budget(), self._workers.value)
         if limit is None and portion.is_whole:
-            self._slots.limit = None
-        else:
-            self._slots.limit = portion.of(self._workers.value if limit is None else limit)
-        return self._slots
+            return None
+        return portion.of(self._workers.value if limit is None else limit)
+
+    def _free(self) -> int | None:
+        return self._in_flight.free(self._limit())
 
     def _changed(self) -> None:
-        before = self._slots.available()
-        after = self._look().available()
-        if before is not None and (after is None or after > before):
-            self._wakes.tell()
-
-    def _release(self) -> None:
-        self._slots.give_back()
-        self._wakes.tell()
-
-    def _refund(self, held_back_before: int) -> None:
-        self._slots.give_back()
-        if self._held_back != held_back_before:
+        """Wake whoever waits, if the limit has grown."""
+        before, self._known = self._known, self._limit()
+        if before is not None and (self._known is None or self._known > before):
             self._wakes.tell()
 
     def _reason(self) -> str:
@@ -135,7 +129,7 @@ class SetBudgetGate(WithoutLots):
             case Unreadable(reason=reason):
                 return reason
             case Reading(note=note):
-                limit = self._look().limit
-                if self._slots.available() == 0:
-                    return f"the budget {self._whole_budget():.3g} lets {limit} run at once"
+                if self._free() == 0:
+                    budget = self._whole_budget()
+                    return f"the budget {budget:.3g} lets {self._limit()} run at once"
                 return note

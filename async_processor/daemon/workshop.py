@@ -89,7 +89,7 @@ class Workshop:
         blueprint, context = self.blueprints[place], self._shared.gates
         last = place == of_pool(blueprint.pool)
         settings, pool = blueprint.settings, blueprint.pool
-        return build_gate(settings, context, workers=workers, pool=pool, last=last)
+        return build_gate(settings, context, workers=workers, pool=pool, last=last, place=place)
 
     def merge_policy(self, pool: PoolSettings) -> MergePolicy:
         """A pool's merge policy."""

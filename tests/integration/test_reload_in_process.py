@@ -208,6 +208,27 @@ async def test_workers_that_change_leave_the_gate_of_a_queue_as_it_is() -> None:
         await running.settled()
 
 
+async def test_a_limit_that_changes_counts_what_runs_already() -> None:
+    def limit(number: int) -> Mapping[str, Any]:
+        return {"limited": {"gate": LIMITED | {"limit": number}}}
+
+    async with stage() as running:
+        for _ in range(12):
+            await running.submit("limited")
+        await until(lambda: len(running.gateway.open) == LIMIT)
+        await running.reload(workers=9, queues=limit(5))
+        await until(lambda: len(running.gateway.open) == 5)
+        await running.reload(workers=9, queues=limit(2))
+        for arrival in running.gateway.open[:4]:
+            arrival.answer()
+        await until(lambda: len(running.gateway.arrivals) == 6)
+        assert len(running.gateway.open) == 2
+        await running.reload(workers=9, queues=limit(5))
+        await running.settled()
+        assert running.gateway.most_open == 5
+        assert running.called() == running.submitted
+
+
 async def test_a_gate_that_is_replaced_is_stopped_when_the_last_of_its_requests_has_ended() -> None:
     queue = {"asking": {"gate": PROMETHEUS}}
     async with stage() as running:

@@ -181,6 +181,7 @@ async def test_a_refusal_that_concerns_one_tenant_takes_no_place_in_memory() -> 
 async def test_who_waits_is_woken_when_the_inner_gate_changes() -> None:
     inner, woken = ConcurrencyGate(LiveNumber(1), blocking=False), list[str]()
     patient = Patience(inner)
+    await patient.start()
     patient.subscribe(lambda: woken.append("woken"))
     admitted = await patient.admit(CANDIDATE)
     assert isinstance(admitted, Continue)

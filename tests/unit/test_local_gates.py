@@ -48,6 +48,7 @@ async def test_the_budget_is_the_free_share_and_permits_are_free_slots() -> None
 @pytest.mark.parametrize("end", ["release", "refund"])
 async def test_a_slot_comes_back_once_and_wakes_who_waits(end: str) -> None:
     gate, woken = ConcurrencyGate(LiveNumber(1), blocking=True), list[int]()
+    await gate.start()
     gate.subscribe(lambda: woken.append(gate.permits(8)))
     ticket = await taken(gate)
     assert isinstance(await gate.admit(CANDIDATE), Wait)
