@@ -67,6 +67,10 @@ class Ticket(Protocol):
         """
         ...
 
+    def shed(self) -> None:
+        """The pool refused the admitted work because it is full. Comes before `release`."""
+        ...
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         """Call `cut_off` when the reservation cannot be kept any longer: the work must end now."""
         ...

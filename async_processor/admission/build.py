@@ -36,6 +36,7 @@ from async_processor.redis_io.leased_bucket import LeasedBucket
 from async_processor.redis_io.roll import RedisRoll
 from async_processor.redis_io.shared import SharedClient, SharedClients
 from async_processor.sensors.base import Sensor, Source
+from async_processor.sensors.polling import JITTER
 from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.redis_value import RedisValueSource
 from async_processor.sensors.registry import Sensors
@@ -54,6 +55,9 @@ _AsksPrometheus = (
 
 SCRAPE_INTERVAL: Final = 1.0
 """Seconds between two looks at a metrics page: a page is cheap, and a second old is old enough."""
+
+EARLIEST: Final = 1 - JITTER
+"""Share of the interval after which the next reading comes at the earliest."""
 
 BUDGET_KEY_INTERVAL: Final = 0.08
 """Seconds between two looks at a budget key while work waits; with all jitter less than 100 ms."""
@@ -234,8 +238,7 @@ def _over_pages(
     context: GateContext,
     spot: Spot,
 ) -> Gate:
-    sensor = context.sensors.polling(source, SCRAPE_INTERVAL)
-    return _over_readings(settings, sensor, rule, context, spot)
+    return _over_readings(settings, source, SCRAPE_INTERVAL, rule, context, spot)
 
 
 def _vllm_pool(settings: configured.VllmPoolGate, context: GateContext, spot: Spot) -> Gate:
@@ -325,17 +328,18 @@ def _over_prometheus(
 ) -> Gate:
     prometheus = _prometheus(settings.type, context)
     source = PromqlSource(url=prometheus.url, query=query, client=context.sensors.http)
-    sensor = context.sensors.polling(source, prometheus.cache_ttl)
-    return _over_readings(settings, sensor, rule, context, spot)
+    return _over_readings(settings, source, prometheus.cache_ttl, rule, context, spot)
 
 
 def _over_readings(
     settings: configured.EndpointScrapeGate | _AsksPrometheus,
-    sensor: Sensor,
+    source: Source,
+    interval: float,
     rule: BudgetRule,
     context: GateContext,
     spot: Spot,
 ) -> Gate:
+    sensor = context.sensors.polling(source, interval)
     nameless = (configured.EndpointScrapeGate, configured.VllmPoolGate)
     return SensorGate(
         settings.type,
@@ -344,6 +348,7 @@ def _over_readings(
         workers=spot.workers,
         clock=context.clock,
         allowance=context.allowance(sensor, spot),
+        interval=interval * EARLIEST,
         census=context.census(shared=spot.shared),
         pool="" if isinstance(settings, nameless) else settings.pool,
     )

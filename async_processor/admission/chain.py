@@ -86,6 +86,10 @@ class Bundle:
     def __init__(self, tickets: Sequence[Ticket]) -> None:
         self._tickets = tuple(tickets)
 
+    def shed(self) -> None:
+        for ticket in self._tickets:
+            ticket.shed()
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         for ticket in self._tickets:
             ticket.on_loss(cut_off)

@@ -8,6 +8,7 @@ gate is closed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -26,13 +27,15 @@ from async_processor.admission.base import (
 from async_processor.admission.census import ALONE, Census
 from async_processor.admission.limits import own_starts, start_limit
 from async_processor.admission.live_number import LiveNumber
-from async_processor.admission.start_ledger import StartAllowance
+from async_processor.admission.pace import Step
+from async_processor.admission.start_ledger import Start, StartAllowance
 from async_processor.admission.tickets import LocalTicket
 from async_processor.clock import Clock
 from async_processor.listeners import Leave, Listeners, Subscriptions
 from async_processor.sensors.base import Observation, Reading, Sensor, Unreadable
 
 SPENT: Final = "as many have started as the last reading allows"
+PACED: Final = "the pool is filled step by step, so that readings can follow"
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,13 +43,15 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
     `saturation` says that the value is a saturation, of which 1 - value is room. `threshold` is
     in room, `fallback` is a budget. `counted` makes starts out of the capacity that came with the
-    reading rather than out of the workers.
+    reading rather than out of the workers. A value of 1 is usually somebody's word that there is no
+    limit; `measured` says that it only means an idle pool, whose room is as large as the workers.
     """
 
     saturation: bool = False
     threshold: float = 0.0
     fallback: float = 0.0
     counted: bool = False
+    measured: bool = False
 
     def room(self, value: float) -> float:
         """D, in [0, 1]."""
@@ -61,6 +66,8 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         budget = self.budget(self.room(reading.value))
         if self.counted and reading.capacity is not None:
             return budget * reading.capacity
+        if self.measured:
+            return budget * workers
         return start_limit(budget, workers)
 
 
@@ -68,7 +75,8 @@ class SensorGate(WithoutLots):
     """One queue's or pool's gate over a sensor that it may share with others.
 
     `allowance` belongs to the ledger of that sensor, so that a reading is spent once. The sensor's
-    wake and every question put to the gate bring it up to date.
+    wake and every question put to the gate bring it up to date. `interval` is how many seconds lie
+    between two readings, so that a pool is filled at their pace; 0: all may start at once.
     """
 
     def __init__(
@@ -80,6 +88,7 @@ class SensorGate(WithoutLots):
         workers: LiveNumber,
         clock: Clock,
         allowance: StartAllowance,
+        interval: float = 0.0,
         pool: str = "",
         census: Census = ALONE,
     ) -> None:
@@ -91,6 +100,10 @@ class SensorGate(WithoutLots):
         self._pool = pool
         self._census = census
         self._allowance = allowance
+        self._interval = interval
+        self._step: Step | None = None
+        """How soon the latest observation lets requests start; None: all at once."""
+        self._reminder: asyncio.TimerHandle | None = None
         self._seen: Observation | None = None
         self._reading: Reading | None = None
         """The last there was, also while the source cannot be read."""
@@ -107,6 +120,9 @@ class SensorGate(WithoutLots):
 
     async def stop(self) -> None:
         self._hears.leave()
+        if self._reminder is not None:
+            self._reminder.cancel()
+            self._reminder = None
 
     def budget(self) -> float:
         whole = self._whole_budget()
@@ -124,18 +140,29 @@ class SensorGate(WithoutLots):
     def permits(self, workers: int) -> int:
         self._look()
         available = self._allowance.available()
-        return workers if available is None else min(workers, available)
+        return workers if available is None else min(workers, self._in_time(available))
 
     async def admit(self, candidate: Candidate) -> Verdict:
         self._look()
-        start = self._allowance.take(candidate.envelope, self._clock.monotonic())
+        start = self._take(candidate.envelope)
         if start is None:
             return Refuse(reason=Reason.GATE_CLOSED, message=self._reason())
         ticket = LocalTicket(
             on_release=partial(self._allowance.release, start),
             on_refund=partial(self._allowance.refund, start),
+            on_shed=partial(self._allowance.shed, start),
         )
         return Continue(ticket=ticket)
+
+    def _take(self, request: object) -> Start | None:
+        """Who has passed another gate over the source has waited for its moment there."""
+        allowance, now = self._allowance, self._clock.monotonic()
+        if self._step is None or allowance.has(request):
+            return allowance.take(request, now)
+        start = allowance.take(request, now) if self._in_time(1) else None
+        if start is not None:
+            allowance.pace.take(self._step, now)
+        return start
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
         return self._wakes.add(wake)
@@ -172,6 +199,38 @@ class SensorGate(WithoutLots):
         own = own_starts(starts, self._census.portion())
         self._allowance.allow(own, reading=reading, taken_at=taken_at)
 
+        self._step = self._next_step(own)
+
+    def _next_step(self, starts: float | None) -> Step | None:
+        """Free places that were counted may be taken at once, others as the pool bears it."""
+        if starts is None or self._rule.counted or not self._interval:
+            return None
+        room = 1.0
+        if isinstance(self._seen, Reading):
+            room = self._rule.room(self._seen.value)
+        return self._allowance.pace.step(
+            starts=starts,
+            used=1 - room,
+            limit=1 - self._rule.threshold,
+            workers=own_starts(self._workers.value, self._census.portion()) or 0.0,
+            interval=self._interval,
+        )
+
+    def _in_time(self, available: int) -> int:
+        """How many of those that may start may do so now; the rest is called when it is time."""
+        if self._step is None:
+            return available
+        now = self._clock.monotonic()
+        room = self._allowance.pace.room(self._step, now) + self._allowance.ahead
+        if room < available and self._reminder is None:
+            loop = asyncio.get_running_loop()
+            self._reminder = loop.call_later(self._step.tick, self._remind)
+        return min(available, room)
+
+    def _remind(self) -> None:
+        self._reminder = None
+        self._wakes.tell()
+
     def _observed(self) -> None:
         self._look()
         self._wakes.tell()
@@ -188,8 +247,16 @@ class SensorGate(WithoutLots):
                 return f"the value {room:.3g} is not above {threshold:.3g}" + _noted(reading)
             case Reading() as reading if self._spent():
                 return SPENT + _noted(reading)
+            case Reading() as reading if self._paced():
+                return PACED + _noted(reading)
             case Reading(note=note):
                 return note
+
+    def _paced(self) -> bool:
+        """Whether there is no room for one more before the next reading, or before its time."""
+        if self._step is None:
+            return False
+        return not self._allowance.pace.room(self._step, self._clock.monotonic())
 
     def _spent(self) -> bool:
         """Whether an open gate lets nothing start before the next reading."""

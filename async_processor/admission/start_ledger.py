@@ -23,6 +23,7 @@ from operator import attrgetter
 from weakref import WeakSet
 
 from async_processor.admission.limits import PARTS
+from async_processor.admission.pace import Pace
 from async_processor.listeners import Leave, Listeners
 
 _number = attrgetter("number")
@@ -35,7 +36,7 @@ class Start:
     smaller numbers.
     """
 
-    __slots__ = ("ahead_of", "at", "number", "passed", "ran", "request", "tickets")
+    __slots__ = ("ahead_of", "at", "number", "passed", "ran", "request", "shed", "tickets")
 
     def __init__(self, request: object, number: int) -> None:
         self.request: object = request
@@ -45,6 +46,7 @@ class Start:
         self.tickets = 0
         """How many of those that it passed have not heard its end."""
         self.ran = False
+        self.shed = False
         self.ahead_of = ""
         """The pool whose own gate it has yet to pass."""
 
@@ -62,6 +64,7 @@ class StartLedger:
         self._ahead: Counter[str] = Counter()
         self.number = 0
         """Of the last start there was."""
+        self.pace = Pace()
 
     @property
     def count(self) -> int:
@@ -77,6 +80,7 @@ class StartLedger:
         if reading is self._reading:
             return
         self._reading = reading
+        self.pace.turn()
         for allowance in self._allowances:
             allowance.close()
         for start in self._starts:
@@ -99,6 +103,7 @@ class StartLedger:
     def add(self, request: object) -> Start:
         """A request starts that has not started yet."""
         self.number += 1
+        self.pace.started()
         start = Start(request, self.number)
         self._starts.append(start)
         self._open[id(request)] = start
@@ -112,6 +117,12 @@ class StartLedger:
         start.tickets += 1
         self._stands_ahead_of(start, ahead_of)
 
+    def shed(self, start: Start) -> None:
+        """The pool refused it, being full; each gate that it passed hears so."""
+        if not start.shed:
+            start.shed = True
+            self.pace.shed()
+
     def end(self, start: Start, *, ran: bool) -> None:
         """One of the gates that it passed hears its end; without one that says it ran, it never
         started."""
@@ -119,6 +130,7 @@ class StartLedger:
         start.ran |= ran
         if start.tickets:
             return
+        self.pace.ended()
         if not start.ran:
             self._undo(start)
         self._forget(start)
@@ -183,13 +195,24 @@ class StartAllowance:
         self._ledger.turn_to(reading, taken_at)
         self._allowed = None if starts is None else round(starts * PARTS)
 
+    @property
+    def pace(self) -> Pace:
+        """That of all that starts through any gate."""
+        return self._ledger.pace
+
+    @property
+    def ahead(self) -> int:
+        """How many have started, by another gate over the source, that are yet to pass this one."""
+        return self._ledger.ahead_of(self._pool) if self._last else 0
+
+    def has(self, request: object) -> bool:
+        """Whether another gate over the source has let the request through."""
+        return self._ledger.find(request) is not None
+
     def available(self) -> int | None:
         """How many may start now on top of those that this gate let through; None: any number."""
         whole = self._whole()
-        if whole is None:
-            return None
-        ahead = self._ledger.ahead_of(self._pool) if self._last else 0
-        return max(0, whole - self._ledger.count + ahead)
+        return None if whole is None else max(0, whole - self._ledger.count + self.ahead)
 
     def take(self, request: object, now: float) -> Start | None:
         """The request starts now (seconds), if it may."""
@@ -202,6 +225,10 @@ class StartAllowance:
         start = start or ledger.add(request)
         ledger.passes(start, self, now, ahead_of="" if self._last else self._pool)
         return start
+
+    def shed(self, start: Start) -> None:
+        """What was taken was refused by the pool, being full."""
+        self._ledger.shed(start)
 
     def release(self, start: Start) -> None:
         """What was taken ran."""

@@ -13,16 +13,21 @@ def _nothing() -> None:
 class LocalTicket:
     """A reservation in this process; ends by calling back, once."""
 
-    __slots__ = ("_on_refund", "_on_release")
+    __slots__ = ("_on_refund", "_on_release", "_on_shed")
 
     def __init__(
         self,
         *,
         on_release: Callable[[], None] = _nothing,
         on_refund: Callable[[], None] = _nothing,
+        on_shed: Callable[[], None] = _nothing,
     ) -> None:
         self._on_release = on_release
         self._on_refund = on_refund
+        self._on_shed = on_shed
+
+    def shed(self) -> None:
+        self._on_shed()
 
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         """What this process holds by itself is never lost."""

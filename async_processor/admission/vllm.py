@@ -33,7 +33,7 @@ def page(url: str) -> str:
 
 def rule(settings: VllmPoolGate) -> BudgetRule:
     """The room is the budget."""
-    return BudgetRule(fallback=settings.fallback)
+    return BudgetRule(fallback=settings.fallback, measured=True)
 
 
 def query(settings: VllmPoolGate) -> str:

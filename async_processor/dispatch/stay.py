@@ -41,6 +41,11 @@ class Stay:
         self.lot = by.lot or self.lot
         return candidate.classified(by.classification)
 
+    def shed(self) -> None:
+        """Tell the gates that the pool is full."""
+        for ticket in self._tickets:
+            ticket.shed()
+
     async def refund(self) -> None:
         """Give back what the gates reserved, as if they had not been asked yet."""
         while self._tickets:

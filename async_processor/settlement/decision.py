@@ -19,6 +19,8 @@ from async_processor.wire.result import ErrorCode
 
 TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
 SHED: Final = 429
+FULL: Final = (SHED, 503)
+"""What a pool answers that can take no more now."""
 LONGEST_FAULT: Final = 200
 
 

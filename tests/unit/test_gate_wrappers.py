@@ -64,6 +64,9 @@ class Scripted(WithoutLots):
             raise self._says
         return self._says or Continue(ticket=self)
 
+    def shed(self) -> None:
+        self.events.append("shed")
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         self.events.append("on_loss")
 
