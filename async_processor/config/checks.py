@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from async_processor.config.document import gates, mapping, pools, queue_name, queues
+from async_processor.config.document import (
+    gates,
+    mapping,
+    name_path,
+    on_pubsub,
+    pools,
+    queue_name,
+    queues,
+)
 from async_processor.config.header_checks import header_problems
+from async_processor.config.pubsub_checks import topic_problems
 from async_processor.config.redis_names import name_problems
 from async_processor.config.settings import ServerSettings
 from async_processor.config.wording import listed, quoted
@@ -32,13 +41,13 @@ def faults(document: Mapping[str, Any]) -> list[Problem]:
         *_short_lease(document),
         *_short_slots(document),
         *_one_port(document),
-        *name_problems(document),
+        *(topic_problems(document) if on_pubsub(document) else name_problems(document)),
         *header_problems(document),
     ]
 
 
 def _duplicates(document: Mapping[str, Any]) -> Iterator[Problem]:
-    named = [(f"{path}.queue_name", queue_name(queue)) for path, queue in queues(document)]
+    named = [(name_path(path, queue), queue_name(queue)) for path, queue in queues(document)]
     yield from _repeated(named)
     yield from _repeated(_queue_ids(document))
     yield from _repeated(
@@ -54,7 +63,7 @@ def _queue_ids(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if "id" in queue:
             yield f"{path}.id", queue["id"]
         elif str(queue_name(queue)) not in names:
-            yield f"{path}.queue_name", queue_name(queue)
+            yield name_path(path, queue), queue_name(queue)
             names.add(str(queue_name(queue)))
 
 
@@ -88,8 +97,8 @@ def _missing_prometheus(document: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _missing_redis(document: Mapping[str, Any]) -> Iterator[Problem]:
-    """The other transports have a Redis of their own, which is what gates then use."""
-    if mapping(document.get("transport")).get("type") != "memory":
+    """A transport over Redis has one, which is what gates then use."""
+    if mapping(document.get("transport")).get("type") not in ("memory", "gcp-pubsub"):
         return
     for path, gate in gates(document):
         if str(gate.get("type")).startswith("redis") and not (

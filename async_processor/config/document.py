@@ -22,9 +22,15 @@ def entries(value: Any, path: str) -> list[Entry]:
     return [(f"{path}[{index}]", mapping(item)) for index, item in enumerate(items)]
 
 
+def on_pubsub(document: Mapping[str, Any]) -> bool:
+    """Whether the transport is Pub/Sub, whose queues are subscriptions to topics."""
+    return bool(mapping(document.get("transport")).get("type") == "gcp-pubsub")
+
+
 def queues(document: Mapping[str, Any]) -> list[Entry]:
     """The queues of the transport."""
-    return entries(mapping(document.get("transport")).get("queues"), "transport.queues")
+    key = "topics" if on_pubsub(document) else "queues"
+    return entries(mapping(document.get("transport")).get(key), f"transport.{key}")
 
 
 def pools(document: Mapping[str, Any]) -> list[Entry]:
@@ -34,7 +40,12 @@ def pools(document: Mapping[str, Any]) -> list[Entry]:
 
 def queue_name(queue: Mapping[str, Any]) -> Any:
     """What a queue is called."""
-    return queue.get("queue_name", DEFAULT_QUEUE)
+    return queue.get("subscriber_id", queue.get("queue_name", DEFAULT_QUEUE))
+
+
+def name_path(path: str, queue: Mapping[str, Any]) -> str:
+    """Where a queue's name stands."""
+    return f"{path}.{'subscriber_id' if 'subscriber_id' in queue else 'queue_name'}"
 
 
 def gates(document: Mapping[str, Any]) -> Iterator[Entry]:

@@ -22,7 +22,7 @@ _JSON_PARAMETERS: Final = frozenset(
     {"gate", "gates", "labels", "limits", "pods_labels", "saturation_gate_params", "urls"}
 )
 """Gate parameters that may be JSON text."""
-_REQUIRED: Final = frozenset({"queue_name", "igw_base_url"})
+_REQUIRED: Final = frozenset({"queue_name", "subscriber_id", "igw_base_url"})
 """Keys whose empty text is a mistake rather than a default."""
 
 Notes = list[str]
@@ -54,8 +54,24 @@ def read_json_file(path: str) -> Any:
     return read_json(read_file(Path(path)), path)
 
 
-def transport(document: Any, environ: Mapping[str, str], notes: Notes) -> dict[str, Any]:
-    """`transport` from the document behind `--transport-config`."""
+def pubsub(document: Any, notes: Notes) -> dict[str, Any]:
+    """`transport` from the document behind `--transport-config` of `gcp-pubsub`."""
+    found = _transport(document, notes)
+    topics = found.pop("topics", [])
+    found["topics"] = [_topic(entry) for entry in topics] if isinstance(topics, list) else topics
+    return {"type": "gcp-pubsub", **found}
+
+
+def _topic(entry: Any) -> Any:
+    """A topic entry's `result_topic_id` is what a queue's `result_queue_name` is."""
+    found = _queue(entry)
+    if isinstance(found, dict) and "result_topic_id" in found:
+        found.setdefault("result_queue_name", found.pop("result_topic_id"))
+    return found
+
+
+def _transport(document: Any, notes: Notes) -> dict[str, Any]:
+    """What a document for any transport sets, without what has no effect."""
     if not isinstance(document, Mapping):
         raise ConfigurationError(
             [Problem(path="--transport-config", message="must be a JSON object")]
@@ -64,6 +80,12 @@ def transport(document: Any, environ: Mapping[str, str], notes: Notes) -> dict[s
     for key, why in _WITHOUT_EFFECT.items():
         if found.pop(key, None) is not None:
             notes.append(f"{key} is ignored: {why}")
+    return found
+
+
+def transport(document: Any, environ: Mapping[str, str], notes: Notes) -> dict[str, Any]:
+    """`transport` from the document behind `--transport-config` of `redis-sortedset`."""
+    found = _transport(document, notes)
     if found.pop("enable_tracing", False):
         notes.append("enable_tracing is ignored: Redis commands are not traced")
     _topology(found, environ)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from async_processor.config import go_documents
-from async_processor.config.go_deprecated import sorted_set
+from async_processor.config.go_deprecated import pubsub, sorted_set
 from async_processor.config.go_documents import Notes, read_json, read_json_file
 from async_processor.config.go_flags import Flags
 from async_processor.config.go_notes import ZERO, has_new_transport, notes_on
@@ -76,8 +76,8 @@ def _transport(flags: Flags, environ: Mapping[str, str], notes: Notes) -> dict[s
     if has_new_transport(flags):
         return _new_transport(flags, environ, notes)
     type_name = _chosen(flags, "message-queue-impl")
-    if type_name == "gcp-pubsub-gated":
-        type_name = "gcp-pubsub"
+    if type_name in ("gcp-pubsub", "gcp-pubsub-gated"):
+        return go_documents.pubsub(pubsub(flags, type_name, notes), notes)
     if type_name != "redis-sortedset":
         return {"type": type_name}
     return go_documents.transport(sorted_set(flags), environ, notes)
@@ -96,7 +96,7 @@ def _chosen(flags: Flags, flag: str) -> str:
 
 def _new_transport(flags: Flags, environ: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     type_name = _chosen(flags, "transport")
-    if type_name != "redis-sortedset":
+    if type_name not in ("redis-sortedset", "gcp-pubsub"):
         return {"type": type_name}
     inline, path = flags.get("transport-config"), flags.get("transport-config-file")
     if bool(inline) == bool(path):
@@ -109,6 +109,8 @@ def _new_transport(flags: Flags, environ: Mapping[str, str], notes: Notes) -> di
             ]
         )
     document = read_json(str(inline), "--transport-config") if inline else read_json_file(str(path))
+    if type_name == "gcp-pubsub":
+        return go_documents.pubsub(document, notes)
     return go_documents.transport(document, environ, notes)
 
 

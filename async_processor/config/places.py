@@ -64,11 +64,11 @@ class Place:
     def _annotation_of(self, key: str) -> Any:
         if self.section is None:
             return _value_annotation(self._annotation)
-        field = self.section.model_fields.get(key)
-        if field is None:
+        name = self.section.keys().get(key)
+        if name is None:
             return None
-        self.secret |= self.section.hides(key)
-        return _bare(field.annotation)
+        self.secret |= self.section.hides(name)
+        return _bare(self.section.model_fields[name].annotation)
 
 
 def find(root: type[Section], document: Any, location: Sequence[str | int]) -> Place:

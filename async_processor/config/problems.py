@@ -11,16 +11,11 @@ from pydantic_core import ErrorDetails
 
 from async_processor.config.json_text import json_fault, looks_like_json
 from async_processor.config.places import Place, find
-from async_processor.config.settings import TRANSPORTS_NOT_YET
 from async_processor.config.wording import quoted
 from async_processor.errors import Problem
 from async_processor.fields import MASK, Section
 
 _NOT_AVAILABLE: Final = "is not available in this version"
-_PLANNED_TYPES: Final[Mapping[str, frozenset[str]]] = {
-    "transport": TRANSPORTS_NOT_YET,
-}
-"""By the key that the choice stands under."""
 _REFUSED_TYPES: Final = {
     "redis-pubsub": "loses messages and is not supported: use redis-sortedset (as a flag: "
     "--transport=redis-sortedset), let producers ZADD to the queue with the deadline as score, "
@@ -137,15 +132,13 @@ def unknown_key(key: str, section: type[Section] | None) -> str:
         return "unknown key"
     if key in section.planned:
         return _NOT_AVAILABLE
-    return "unknown key" + suggestion(key, list(section.model_fields))
+    return "unknown key" + suggestion(key, list(section.keys()))
 
 
 def unknown_type(name: str, place: Place) -> str:
     """What to say about a type that this version cannot build."""
     if name in _REFUSED_TYPES:
         return f"{name} {_REFUSED_TYPES[name]}"
-    if name in _PLANNED_TYPES.get(place.key, ()):
-        return f"{name!r} {_NOT_AVAILABLE}; it has {', '.join(place.types)}"
     return f"unknown type {quoted(name)}" + suggestion(name, place.types)
 
 

@@ -21,8 +21,11 @@ _AS_TEXT: Final = {
 }
 _ABOUT: Final = ("title", "description", "default")
 _OTHER_NAMES: Final = {
-    "claim_lease_ttl_seconds": "Another name of lease_ttl, in seconds.",
-    "claim_reclaim_interval_ms": "Another name of reclaim_interval, in milliseconds.",
+    "claim_lease_ttl_seconds": ("lease_ttl", "Another name of lease_ttl, in seconds."),
+    "claim_reclaim_interval_ms": (
+        "reclaim_interval",
+        "Another name of reclaim_interval, in milliseconds.",
+    ),
 }
 
 
@@ -32,10 +35,12 @@ def schema() -> dict[str, Any]:
     models = whole["$defs"]
     for model in get_args(get_args(GateSettings)[0]):
         models[model.__name__].setdefault("required", []).insert(0, "type")
-    for name in ("RedisTransport", "MemoryTransport"):
-        models[name]["properties"] |= {
+    for name in ("RedisTransport", "PubSubTransport", "MemoryTransport"):
+        known = models[name]["properties"]
+        known |= {
             key: {"type": "number", "description": description}
-            for key, description in _OTHER_NAMES.items()
+            for key, (ours, description) in _OTHER_NAMES.items()
+            if ours in known
         }
     whole = _mapped(whole, _opened)
     return {

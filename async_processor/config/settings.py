@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from async_processor.dispatch.settings import (
     PoolSettings,
     QueueSettings,
     RandomRobinPolicy,
+    TopicSettings,
 )
 from async_processor.fields import (
     BindAddress,
@@ -24,10 +25,7 @@ from async_processor.fields import (
 from async_processor.inference.settings import InferenceSettings
 from async_processor.sensors.settings import PrometheusSettings
 from async_processor.settlement.settings import RetrySettings
-from async_processor.transport.settings import MemorySettings, RedisSettings
-
-TRANSPORTS_NOT_YET: Final = frozenset({"gcp-pubsub"})
-"""Transports that a configuration may rightly name and that this version cannot build."""
+from async_processor.transport.settings import MemorySettings, PubSubSettings, RedisSettings
 
 
 class RedisTransport(RedisSettings):
@@ -46,7 +44,21 @@ class MemoryTransport(MemorySettings):
     """The request queues."""
 
 
-TransportSettings = Annotated[RedisTransport | MemoryTransport, Field(discriminator="type")]
+class PubSubTransport(PubSubSettings):
+    """Google Pub/Sub and the subscriptions that requests come from."""
+
+    topics: Annotated[tuple[TopicSettings, ...], Field(min_length=1)]
+    """The request queues: a subscription each."""
+
+    @property
+    def queues(self) -> tuple[QueueSettings, ...]:
+        """The request queues."""
+        return self.topics
+
+
+TransportSettings = Annotated[
+    RedisTransport | PubSubTransport | MemoryTransport, Field(discriminator="type")
+]
 
 
 class ServerSettings(Section):

@@ -16,7 +16,7 @@ def effective(settings: Settings) -> dict[str, Any]:
 
 
 def _section(section: Section) -> dict[str, Any]:
-    return {name: _plain(section.shown(name)) for name in type(section).model_fields}
+    return {key: _plain(section.shown(name)) for key, name in type(section).keys().items()}
 
 
 def _plain(value: Any) -> Any:

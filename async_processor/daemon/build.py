@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from async_processor.admission.build import GateContext
-from async_processor.config.settings import RedisTransport, Settings
+from async_processor.config.settings import (
+    MemoryTransport,
+    PubSubTransport,
+    RedisTransport,
+    Settings,
+)
 from async_processor.daemon.backlog import BacklogPoll
 from async_processor.daemon.gate_gauges import GateGauges
 from async_processor.daemon.readiness import Readiness
@@ -145,17 +150,22 @@ def build_engine(settings: Settings, transport: Transport) -> Engine:
 
 def build_transport(settings: Settings) -> Transport:
     """The transport that the settings name."""
-    if isinstance(settings.transport, RedisTransport):
-        from async_processor.transport.redis_sorted_set import RedisSortedSet
+    match settings.transport:
+        case RedisTransport() as broker:
+            from async_processor.transport.redis_sorted_set import RedisSortedSet
 
-        return RedisSortedSet(
-            settings.transport,
-            [queue.queue_name for queue in settings.queues],
-            claim_bytes=settings.limits.claim_bytes,
-        )
-    from async_processor.transport.memory import MemoryTransport
+            queue_names = [queue.queue_name for queue in broker.queues]
+            return RedisSortedSet(broker, queue_names, claim_bytes=settings.limits.claim_bytes)
+        case PubSubTransport() as broker:
+            from async_processor.transport.google_pubsub import GooglePubSub
 
-    return MemoryTransport(settings.transport)
+            return GooglePubSub(
+                broker, {topic.queue_name: topic.topic_id for topic in broker.topics}
+            )
+        case MemoryTransport() as broker:
+            from async_processor.transport.memory import MemoryTransport as Memory
+
+            return Memory(broker)
 
 
 def _gate_context(settings: Settings, transport: Transport, metrics: Metrics) -> GateContext:

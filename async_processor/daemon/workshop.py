@@ -31,7 +31,6 @@ from async_processor.settlement.expiry import Expirer
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
-from async_processor.wire.names import reserved
 
 Place = tuple[str, str]
 """Where a gate stands."""
@@ -151,15 +150,13 @@ class Workshop:
 
     def _result_route(self, queue: QueueSettings) -> ResultRoute:
         broker = self.settings.transport
-        machinery = {each.queue_name for each in self.settings.queues}
-        machinery |= {broker.retry_queue_name, broker.dead_letter_queue_name}
         return ResultRoute(
             queue_name=queue.queue_name,
             default=broker.result_queue_name,
             own=queue.result_queue_name,
             lifetime=queue.result_ttl_seconds,
             allowed=queue.allowed_result_queues,
-            reserved=reserved(machinery),
+            reserved=broker.reserved({each.queue_name for each in self.settings.queues}),
         )
 
     def _headers_by_lane(self, queue: QueueSettings) -> Sequence[HeaderRules]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from async_processor.admission.settings import ConstantGate, GateSettings
 from async_processor.fields import (
@@ -22,6 +22,7 @@ from async_processor.fields import (
     Section,
     UrlPath,
 )
+from async_processor.fields.cloud import OptionalTopicName, SubscriptionName
 
 LaneName = Literal[
     "reserved-interactive",
@@ -67,6 +68,26 @@ class QueueSettings(Section):
     """Patterns of the result queues that a message may name."""
     gate: GateSettings = ConstantGate()
     """What lets requests of this queue through."""
+
+
+class TopicSettings(QueueSettings):
+    """One Pub/Sub subscription: where its requests go and what lets them through."""
+
+    queue_name: SubscriptionName = Field(alias="subscriber_id")
+    """The subscription that requests are pulled from, its id or its full name."""
+    topic_id: OptionalTopicName = ""
+    """The topic that it subscribes to, where retries are stored; default: the subscription is
+    asked."""
+    result_queue_name: OptionalTopicName = ""
+    """The topic for results of this subscription, whatever the message says; empty: the message
+    decides."""
+
+    @field_validator("result_ttl_seconds")
+    @classmethod
+    def _no_lifetime(cls, seconds: float | None) -> float | None:
+        if seconds is not None:
+            raise ValueError("is the business of the result topic's subscriptions: leave it out")
+        return seconds
 
 
 MOST_WORKERS: Final = 100_000

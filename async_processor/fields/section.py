@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -27,6 +27,11 @@ class Section(BaseModel):
         validate_default=False,
         use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def keys(cls) -> Mapping[str, str]:
+        """The keys as they are written, and the fields behind them."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}
 
     def shown(self, name: str) -> Any:
         """The value of a field as it may be shown; sections in it show themselves."""

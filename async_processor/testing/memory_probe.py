@@ -26,6 +26,13 @@ class MemoryProbe:
     def capabilities(self) -> frozenset[Capability]:
         return frozenset(Capability)
 
+    @property
+    def forgiven(self) -> int:
+        return 0
+
+    async def leases_end(self, lease_ttl: float) -> None:
+        """They end when they are reclaimed."""
+
     async def replica(self, *, lease_ttl: float = 60.0) -> Transport:
         transport = MemoryTransport(MemorySettings(lease_ttl=lease_ttl), self.broker)
         self._replicas.append(transport)

@@ -19,6 +19,8 @@ class Capability(StrEnum):
     """Scores can be set from outside and read back."""
     ATOMIC = "atomic"
     """Posting a result and giving up the claim are one step: no result twice."""
+    FENCED = "fences"
+    """Who lost a lease is told so, and writes nothing."""
     DEDUPLICATION = "deduplication"
     """Byte-identical messages are one while they wait."""
     CANCELLATION = "cancellation"
@@ -29,6 +31,12 @@ class Capability(StrEnum):
     """A result queue can be given a lifetime."""
     INSTANT_RELEASE = "instant release"
     """A stopped replica's leases are free at once, not when they expire."""
+    LOTS = "lots"
+    """Messages can wait apart from their queue, until they are called back."""
+    PROMPT = "prompt"
+    """A claim sees at once everything that waits, and every replica is woken by it."""
+    RECLAIMING = "reclaiming"
+    """Expired leases are taken back by whoever asks for it, and a retry by whoever looks."""
     BACKLOG = "backlog"
     """The broker can say what lies in it."""
 
@@ -42,6 +50,17 @@ class BrokerProbe(Protocol):
 
     @property
     def capabilities(self) -> frozenset[Capability]: ...
+
+    @property
+    def forgiven(self) -> int:
+        """So many lost leases of a message are not counted: the broker could not tell them from
+        messages that were given back."""
+        ...
+
+    async def leases_end(self, lease_ttl: float) -> None:
+        """Wait until leases of so many seconds have ended that nobody extends, where the broker
+        takes them back by itself."""
+        ...
 
     async def replica(self, *, lease_ttl: float = 60.0) -> Transport:
         """A started transport like another process would have; the probe stops it at the end.

@@ -35,6 +35,13 @@ class RedisProbe:
     def capabilities(self) -> frozenset[Capability]:
         return frozenset(Capability)
 
+    @property
+    def forgiven(self) -> int:
+        return 0
+
+    async def leases_end(self, lease_ttl: float) -> None:
+        """They end when they are reclaimed."""
+
     async def replica(self, *, lease_ttl: float = 60.0, fresh: bool = False) -> RedisSortedSet:
         """One that has run for long, and its server too, unless it is to be `fresh`."""
         transport = self.stopped_replica(lease_ttl=lease_ttl)

@@ -14,6 +14,8 @@ import pytest
 
 from async_processor.testing.memory_probe import memory_probe
 from async_processor.testing.probe import BrokerProbe
+from async_processor.testing.pubsub_emulator import emulator_binary
+from async_processor.testing.pubsub_probe import pubsub_emulator_probe, pubsub_fake_probe
 from async_processor.testing.redis_probe import redis_probe
 from async_processor.testing.servers import server_binaries
 from async_processor.transport.base import Transport
@@ -22,6 +24,8 @@ ProbeFactory = Callable[[], AbstractAsyncContextManager[BrokerProbe]]
 
 PROBES: dict[str, ProbeFactory] = {
     "memory": memory_probe,
+    "pubsub-fake": pubsub_fake_probe,
+    "pubsub-emulator": pubsub_emulator_probe,
     **{name: partial(redis_probe, binary) for name, binary in server_binaries().items()},
 }
 
@@ -34,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(params=PROBES)
 async def probe(request: pytest.FixtureRequest) -> AsyncIterator[BrokerProbe]:
+    if request.param == "pubsub-emulator" and emulator_binary() is None:
+        pytest.skip("the Google Cloud SDK is not installed")
     async with PROBES[request.param]() as probe:
         for mark in request.node.iter_markers("needs"):
             for capability in mark.args:

@@ -20,6 +20,8 @@ from async_processor.testing.stage import (
 from async_processor.transport.base import Park, Settlement, Transport
 from async_processor.wire.envelope import score
 
+pytestmark = pytest.mark.needs(Capability.LOTS)
+
 FOREVER = 600.0
 SOON = 10.0
 

@@ -14,7 +14,7 @@ from async_processor.testing.stage import (
     SHORT_LEASE,
     answer,
     claim_one,
-    reclaim,
+    leases_end,
     submit,
 )
 from async_processor.transport.base import Bury, Release, Retry, Transport
@@ -47,6 +47,7 @@ async def test_a_publish_wakes_who_waits(probe: BrokerProbe, replica: Transport)
     assert await asyncio.wait_for(waiting, SOON)
 
 
+@pytest.mark.needs(Capability.PROMPT)
 async def test_a_publish_wakes_every_replica(probe: BrokerProbe) -> None:
     waiting = [
         asyncio.create_task((await probe.replica()).wait_for_work(QUEUE, FOREVER)) for _ in range(3)
@@ -98,7 +99,7 @@ async def test_what_comes_back_wakes_too(probe: BrokerProbe, replica: Transport)
     dying = await probe.replica(lease_ttl=SHORT_LEASE)
     await claim_one(dying)
     waiting = asyncio.create_task(replica.wait_for_work(QUEUE, FOREVER))
-    await reclaim(other, 1)
+    await leases_end(probe, other, 1)
     assert await asyncio.wait_for(waiting, SOON)
 
     delivery = await claim_one(other)

@@ -1,0 +1,109 @@
+"""Puts results and dead letters on their topics, and returns when they stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.google_io.client import Message
+from async_processor.google_io.publisher import LARGEST_MESSAGE, Publisher
+from async_processor.telemetry.logs import get_logger
+from async_processor.transport.base import Bury, Delivery, Post
+from async_processor.transport.google_pubsub import marks
+from async_processor.wire import pubsub_names as names
+from async_processor.wire import result
+from async_processor.wire.result import ErrorCode, Result, error_payload
+
+_FOR_ATTRIBUTES: Final = 8 * 1024
+"""Bytes."""
+_LARGEST: Final = LARGEST_MESSAGE - _FOR_ATTRIBUTES
+
+_log = get_logger(__name__)
+
+
+class Results:
+    """`default` and `dead_letters` are topics; the latter is "" where there is none.
+
+    `requests` are the topics that requests come from: a result published there would come back as
+    a request.
+    """
+
+    def __init__(
+        self, publisher: Publisher, project_id: str, *, default: str, dead_letters: str
+    ) -> None:
+        self._publisher = publisher
+        self._project_id = project_id
+        self._default = names.topic(default, project_id)
+        self._dead_letters = dead_letters and names.topic(dead_letters, project_id)
+        self.requests: Collection[str] = ()
+
+    async def post(self, post: Post) -> None:
+        """Publish a result where its message or the configuration wants it.
+
+        A topic that a message names and that cannot take it is replaced by the default. Raises
+        BrokerUnavailable, also when the default topic refuses: it may be there again later.
+        """
+        message = _message(post.result)
+        topic = names.topic(post.result_queue, self._project_id)
+        if topic != self._default and topic not in self.requests:
+            try:
+                await self._publisher.publish(topic, message)
+            except BrokerRefused as error:
+                _log.warning("result_topic_refused", topic=topic, error=str(error))
+            else:
+                return
+        try:
+            await self._publisher.publish(self._default, message)
+        except BrokerRefused as error:
+            raise BrokerUnavailable(str(error)) from error
+
+    async def bury(self, delivery: Delivery, bury: Bury, now: float) -> None:
+        """Publish a message that nobody could process, as it came, with the reason beside it.
+
+        Where there is no topic for it, the log has to do. Raises BrokerUnavailable.
+        """
+        topic = self._dead_letters
+        if not topic:
+            _log.error("no_dead_letter_topic", queue_name=delivery.queue_name, reason=bury.reason)
+            return
+        letter = Message(data=delivery.body, attributes=_about(delivery, bury, now))
+        try:
+            await self._publisher.publish(topic, letter)
+        except BrokerRefused as error:
+            _log.error("dead_letter_refused", topic=topic, reason=bury.reason, error=str(error))
+
+    def use_dead_letters(self, topic: str) -> None:
+        """Take this topic where the configuration names none."""
+        self._dead_letters = self._dead_letters or topic
+
+
+def _message(outcome: Result) -> Message:
+    body = result.encode(outcome)
+    if len(body) > _LARGEST:
+        outcome = _too_large(outcome, len(body))
+        body = result.encode(outcome)
+    return Message(data=body, attributes=marks.of_result(outcome))
+
+
+def _too_large(outcome: Result, size: int) -> Result:
+    message = f"the result of {size} bytes is larger than Pub/Sub takes ({_LARGEST} bytes)"
+    return msgspec.structs.replace(
+        outcome,
+        status_code=None,
+        payload=error_payload(message),
+        error_code=ErrorCode.INFERENCE_ERROR,
+        error_message=message,
+        metadata={},
+    )
+
+
+def _about(delivery: Delivery, bury: Bury, now: float) -> Mapping[str, str]:
+    return {
+        "reason": marks.cut(bury.reason),
+        "queue_name": marks.cut(delivery.queue_name),
+        "buried_at": f"{now:.3f}",
+        "deliveries": str(delivery.deliveries),
+    }

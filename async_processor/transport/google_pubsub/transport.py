@@ -1,0 +1,279 @@
+"""The transport over Pub/Sub; the promises are told in the package's docstring."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from async_processor.clock import Clock, SystemClock
+from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.google_io.client import LOOK_TIMEOUT, PubSubClient
+from async_processor.google_io.errors import Denied
+from async_processor.google_io.publisher import Publisher
+from async_processor.telemetry.logs import get_logger
+from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
+from async_processor.transport.google_pubsub import marks
+from async_processor.transport.google_pubsub.checks import look_at
+from async_processor.transport.google_pubsub.hand import Hand
+from async_processor.transport.google_pubsub.leases import Lease, Leases
+from async_processor.transport.google_pubsub.results import Results
+from async_processor.transport.google_pubsub.settling import Settling
+from async_processor.transport.google_pubsub.subscription import Subscription
+from async_processor.transport.settings import PubSubSettings
+from async_processor.wire import pubsub_names as names
+
+RECENT: Final = 2.0
+"""Seconds for which an answer of the service proves that it can be reached."""
+
+STOP_TIMEOUT: Final = 10.0
+"""Seconds for outcomes to be written, and leases to be freed, when the process stops."""
+
+_log = get_logger(__name__)
+
+
+class GooglePubSub:
+    """One process's claims. `topics` says, by subscription, where its messages are published, as
+    far as the configuration does."""
+
+    def __init__(
+        self,
+        settings: PubSubSettings,
+        topics: Mapping[str, str],
+        *,
+        client: PubSubClient | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._clock = clock or SystemClock()
+        self._client = client or PubSubClient(self._clock)
+        publisher = Publisher(self._client)
+        self._results = Results(
+            publisher,
+            settings.project_id,
+            default=settings.result_topic_id,
+            dead_letters=settings.dead_letter_topic_id,
+        )
+        self._leases = Leases(self._clock, settings.lease_ttl)
+        self._settling = Settling(self._leases, publisher, self._results, self._clock)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._hands: dict[str, Hand] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._running = False
+
+    @property
+    def clock(self) -> Clock:
+        """This machine's: Pub/Sub tells no time."""
+        return self._clock
+
+    async def start(self) -> None:
+        await self._client.open()
+        self._running = True
+        for name in self._topics:
+            while True:
+                try:
+                    await self._subscribe(name)
+                except BrokerUnavailable as error:
+                    _log.warning("broker_unavailable", error=str(error))
+                    await self._clock.sleep(random.uniform(0.1, 2.0))
+                else:
+                    break
+
+    async def _subscribe(self, name: str) -> Subscription:
+        """The subscription of a queue; a new configuration may bring new ones."""
+        if name in self._subscriptions:
+            return self._subscriptions[name]
+        project = self._settings.project_id
+        topic = self._topics.get(name, "")
+        made = Subscription(
+            self._client,
+            name,
+            names.subscription(name, project),
+            topic and names.topic(topic, project),
+        )
+        await look_at(
+            self._client,
+            made,
+            result_topic=names.topic(self._settings.result_topic_id, project),
+            max_deliveries=self._settings.max_deliveries,
+        )
+        self._subscriptions[name] = made
+        self._results.requests = {each.topic for each in self._subscriptions.values()} - {""}
+        if made.facts:
+            self._results.use_dead_letters(made.facts.dead_letter_topic)
+        return made
+
+    async def stop(self) -> None:
+        if not self._running:
+            return
+        self._running = False
+        await asyncio.gather(*(hand.close() for hand in self._hands.values()))
+        for lease in self._leases:
+            if not lease.settling:
+                self._part_with(lease, self._settling.free(lease))
+        await self._settled(STOP_TIMEOUT)
+        await self._client.close()
+
+    async def _settled(self, patience: float) -> None:
+        """Wait for what is being given back and settled."""
+        give_up = self._clock.monotonic() + patience
+        while self._tasks or any(lease.settling for lease in self._leases):
+            if self._clock.monotonic() > give_up:
+                break
+            await asyncio.sleep(0.01)
+        for task in self._tasks:
+            task.cancel()
+
+    async def ping(self) -> None:
+        """A call that was answered just now will do, and so does an answer that forbids."""
+        if self._clock.monotonic() - self._client.heard_at < RECENT:
+            return
+        for name in self._subscriptions or self._topics:
+            full_name = names.subscription(name, self._settings.project_id)
+            try:
+                await self._client.subscription(full_name, LOOK_TIMEOUT)
+            except Denied:
+                return
+            except BrokerRefused as error:
+                raise BrokerUnavailable(str(error)) from error
+            return
+
+    async def claim(self, queue_name: str, limit: int, *, suspects: bool) -> Sequence[Delivery]:
+        hand = await self._hand(queue_name)
+        leases = await hand.take(limit, suspects=suspects)
+        others = [lease for lease in leases if self._leases.differs(lease)]
+        if others:
+            self._spawn(self._set(others))
+        return [self._delivery(lease) for lease in leases]
+
+    async def _hand(self, queue_name: str) -> Hand:
+        hand = self._hands.get(queue_name)
+        if hand is None:
+            try:
+                subscription = await self._subscribe(queue_name)
+            except BrokerRefused as error:
+                raise BrokerUnavailable(str(error)) from error
+            hand = Hand(partial(self._pull, subscription), self._return)
+            self._hands[queue_name] = hand
+        return hand
+
+    async def _pull(self, subscription: Subscription, limit: int) -> Sequence[Lease]:
+        """What is to be run; the rest of what came is dealt with on the way."""
+        try:
+            received = await subscription.pull(limit)
+        except BrokerRefused as error:
+            raise BrokerUnavailable(str(error)) from error
+        leases = self._leases.take(subscription, received, self._clock.monotonic())
+        return [lease for lease in leases if self._is_due(lease)]
+
+    def _is_due(self, lease: Lease) -> bool:
+        copied = lease.marks
+        if copied.is_copy and copied.subscription != lease.subscription.full_name:
+            self._part_with(lease, self._settling.acknowledge(lease))
+            return False
+        if copied.due_at > self._clock.now():
+            self._part_with(lease, self._settling.put_off(lease))
+            return False
+        return True
+
+    def _return(self, leases: Sequence[Lease], delay: float) -> None:
+        for lease in leases:
+            self._part_with(lease, self._settling.give_back(lease, delay))
+
+    def _part_with(self, lease: Lease, work: Coroutine[Any, Any, Any]) -> None:
+        """End a lease that nobody here works on, in the background."""
+        lease.settling = True
+        self._spawn(self._ended(lease, work))
+
+    async def _ended(self, lease: Lease, work: Awaitable[Any]) -> None:
+        try:
+            await work
+        finally:
+            self._leases.drop(lease)
+
+    async def _set(self, leases: Sequence[Lease]) -> None:
+        """Give leases their full length; whoever keeps them tries again what fails here."""
+        try:
+            await self._leases.extend(leases)
+        except BrokerUnavailable as error:
+            _log.warning("leases_not_extended", error=str(error))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _delivery(self, lease: Lease) -> Delivery:
+        received, now = lease.received, self._clock.now()
+        message = marks.examine(received.data, received.attributes)
+        return Delivery(
+            queue_name=lease.subscription.name,
+            token=lease.token,
+            body=received.data,
+            score=getattr(message, "score", now),
+            deliveries=lease.deliveries,
+            claimed_at=now,
+            message=message,
+            published_at=None if lease.marks.is_copy else received.published_at,
+        )
+
+    async def claim_expired(self, queue_name: str, limit: int) -> Sequence[Delivery]:
+        """Nothing: what waits in Pub/Sub is not seen until it is claimed."""
+        del queue_name, limit
+        return ()
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
+        return await self._settling.settle(delivery, outcome)
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Collection[str]:
+        held = {one.token: self._leases.find(one.token) for one in deliveries}
+        lost = {token for token, lease in held.items() if lease is None}
+        return lost | set(await self._leases.extend([one for one in held.values() if one]))
+
+    async def reclaim(self, queue_name: str) -> int:
+        """Nothing to do: Pub/Sub delivers again what nobody holds."""
+        del queue_name
+        return 0
+
+    async def promote_retries(self) -> float | None:
+        """Nothing to do: Pub/Sub delivers a retry when its lease ends, which is when it is due."""
+        return None
+
+    async def trim_dead_letters(self, limit: int) -> int:
+        """Nothing to do: a topic forgets by itself."""
+        del limit
+        return 0
+
+    async def lots(self, queue_name: str) -> Sequence[str]:
+        """None: what is parked comes back by itself after a while."""
+        del queue_name
+        return ()
+
+    async def recall(self, queue_name: str, lot: str, limit: int) -> int:
+        del queue_name, lot, limit
+        return 0
+
+    async def next_expiry(self, queue_name: str) -> float | None:
+        """Unknown: what waits in Pub/Sub is not seen until it is claimed."""
+        del queue_name
+        return None
+
+    async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
+        return await (await self._hand(queue_name)).wait(timeout)
+
+    async def cancelled(self, deliveries: Sequence[Delivery]) -> Collection[str]:
+        """None: there is no place where senders could say so."""
+        del deliveries
+        return ()
+
+    async def stored_payload(self, delivery: Delivery) -> bytes | None:
+        """None: a payload comes with its message."""
+        del delivery
+        return None
+
+    async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
+        del bounds_ms
+        raise BrokerUnavailable(f"nobody tells how much waits in {queue_name}")
