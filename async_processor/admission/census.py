@@ -6,6 +6,10 @@ What holds while every replica can read the roll:
 * The portions of all replicas add up to the whole exactly, for their ranks differ; a replica that
   is alone has everything.
 * Whoever joins takes nothing until the others have had the time to notice it and to take less.
+* What runs never exceeds a limit that all replicas divide (as long as nobody lowers the limit):
+  each keeps to the least of its portions, and takes a larger one only when all others have said
+  that what they run is within theirs, of the same roster. Until then a replica that joins has
+  nothing; so it waits for calls that began before it came.
 * Whoever cannot read the roll keeps the portion that it had last, and never takes a larger one.
 """
 
@@ -15,11 +19,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import msgspec
-
+from async_processor.admission.portion import NOTHING, WHOLE, Least, Portion, least
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
-from async_processor.listeners import Leave, Listeners, nobody_tells
+from async_processor.listeners import Leave, Listeners, all_of, nobody_tells
+from async_processor.redis_io.roll import Seen
 from async_processor.telemetry.logs import get_logger
 
 RENEW_SECONDS: Final = 2.0
@@ -34,37 +38,11 @@ LEAVE_SECONDS: Final = 1.0
 _log = get_logger(__name__)
 
 
-class Portion(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica's part of a whole; `rank` is in [0, replicas). With no replica it is nothing."""
-
-    replicas: int
-    rank: int
-
-    @property
-    def is_whole(self) -> bool:
-        return self.replicas == 1
-
-    def of(self, whole: int) -> int:
-        """How many of `whole`; what cannot be divided goes to the first ranks."""
-        if not self.replicas:
-            return 0
-        each, rest = divmod(whole, self.replicas)
-        return each + (self.rank < rest)
-
-    def of_budget(self, budget: float) -> float:
-        """The share of a budget."""
-        return budget / self.replicas if self.replicas else 0.0
-
-
-WHOLE: Final = Portion(replicas=1, rank=0)
-NOTHING: Final = Portion(replicas=0, rank=0)
-
-
 class Roll(Protocol):
     """Where the replicas that live are written down, each until its lease ends."""
 
-    async def renew(self) -> tuple[int, int]:
-        """Stay on the roll; returns how many replicas there are, and this one's rank, from 0.
+    async def renew(self, kept: str) -> Seen:
+        """Stay on the roll, and say to which roster all that runs here keeps; empty: to none.
 
         Raises BrokerUnavailable or BrokerRefused.
         """
@@ -75,6 +53,9 @@ class Roll(Protocol):
         ...
 
 
+Fits = Callable[[Portion], bool]
+
+
 class Census(Protocol):
     """What this replica may take of what all of them share."""
 
@@ -82,6 +63,14 @@ class Census(Protocol):
 
     def subscribe(self, changed: Callable[[], None]) -> Leave:
         """Call `changed` whenever the portion has changed."""
+        ...
+
+    def in_flight(self) -> Least:
+        """What this replica may run of a limit that all of them divide."""
+        ...
+
+    def divide(self, changed: Callable[[], None], fits: Fits) -> Leave:
+        """Like `subscribe`, for a limit on what runs; `fits` tells whether that is in a portion."""
         ...
 
 
@@ -95,6 +84,13 @@ class Alone:
         """Nothing ever changes."""
         return nobody_tells
 
+    def in_flight(self) -> Least:
+        return least(WHOLE)
+
+    def divide(self, changed: Callable[[], None], fits: Fits) -> Leave:  # noqa: ARG002
+        """Nothing ever changes."""
+        return nobody_tells
+
 
 ALONE: Final = Alone()
 
@@ -103,7 +99,7 @@ class RollCensus:
     """Keeps this replica on a roll as long as `run` runs and a gate wants it.
 
     Until `run` has begun this process is no replica (it only looks at gates), and sees the whole.
-    Only `run` writes the portion.
+    Only `run` writes what the others see of it.
     """
 
     def __init__(self, roll: Roll, clock: Clock) -> None:
@@ -111,6 +107,11 @@ class RollCensus:
         self._clock = clock
         self._wanted = asyncio.Event()
         self._portion = WHOLE
+        self._in_flight = least(WHOLE)
+        self._listed = NOTHING
+        """The portion by the roster that was last seen."""
+        self._roster = ""
+        self._limits = dict[object, Fits]()
         self._listed_since: float | None = None
         self._unread = ""
         self._changed = Listeners[[]]()
@@ -123,26 +124,55 @@ class RollCensus:
         self._wanted.set()
         return self._changed.add(changed)
 
+    def in_flight(self) -> Least:
+        return self._in_flight
+
+    def divide(self, changed: Callable[[], None], fits: Fits) -> Leave:
+        key = object()
+        self._limits[key] = fits
+
+        def forget() -> None:
+            self._limits.pop(key, None)
+
+        return all_of([self.subscribe(changed), forget])
+
     async def run(self) -> None:
         """Run until cancelled; then the others hear at once that there is one less."""
-        self._take(NOTHING)
+        self._take(NOTHING, least(NOTHING))
         await self._wanted.wait()
         try:
             while True:
-                await self._renew()
-                await self._clock.sleep(RENEW_SECONDS)
+                said = self._kept()
+                await self._renew(said)
+                if self._kept() == said:
+                    await self._clock.sleep(RENEW_SECONDS)
         finally:
             await self._leave()
 
-    async def _renew(self) -> None:
+    def _kept(self) -> str:
+        """The roster that all that runs here keeps to; empty: what was seen last is too narrow."""
+        return self._roster if self._fits(self._listed) else ""
+
+    def _fits(self, portion: Portion) -> bool:
+        return all(fits(portion) for fits in self._limits.values())
+
+    async def _renew(self, kept: str) -> None:
         try:
-            replicas, rank = await self._roll.renew()
+            seen = await self._roll.renew(kept)
         except (BrokerUnavailable, BrokerRefused) as error:
             self._lost(str(error))
             return
         self._unread = ""
-        if replicas == 1 or self._portion != NOTHING or self._is_known():
-            self._take(Portion(replicas=replicas, rank=rank))
+        self._roster = seen.roster
+        self._listed = portion = Portion(replicas=seen.replicas, rank=seen.rank)
+        known = seen.replicas == 1 or self._portion != NOTHING or self._is_known()
+        self._take(portion if known else self._portion, self._narrowed(portion, seen))
+
+    def _narrowed(self, portion: Portion, seen: Seen) -> Least:
+        """What may run here now; a replica that has been away joins anew."""
+        if seen.agreed:
+            return least(portion)
+        return least(portion, *self._in_flight.portions, *([NOTHING] if seen.new else []))
 
     def _is_known(self) -> bool:
         """Whether the others have had the time to notice that this replica has joined."""
@@ -156,12 +186,13 @@ class RollCensus:
             _log.warning("census_unreadable", reason=reason, replicas=self._portion.replicas)
         self._unread = reason
 
-    def _take(self, portion: Portion) -> None:
-        if portion == self._portion:
-            return
-        self._portion = portion
-        _log.info("replicas", count=portion.replicas, rank=portion.rank)
-        self._changed.tell()
+    def _take(self, portion: Portion, in_flight: Least) -> None:
+        if portion != self._portion:
+            _log.info("replicas", count=portion.replicas, rank=portion.rank)
+        before = self._portion, self._in_flight
+        self._portion, self._in_flight = portion, in_flight
+        if before != (portion, in_flight):
+            self._changed.tell()
 
     async def _leave(self) -> None:
         try:

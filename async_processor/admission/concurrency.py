@@ -18,6 +18,7 @@ from async_processor.admission.base import (
 from async_processor.admission.census import ALONE, Census
 from async_processor.admission.in_flight import InFlight
 from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.portion import Portion
 from async_processor.listeners import Leave, Listeners, Subscriptions
 
 
@@ -40,7 +41,7 @@ class ConcurrencyGate(WithoutLots):
         self._in_flight = in_flight or InFlight()
         self._wakes = Listeners[[]]()
         self._hears = Subscriptions(
-            partial(census.subscribe, self._wakes.tell),
+            partial(census.divide, self._wakes.tell, self._fits),
             partial(limit.subscribe, self._wakes.tell),
             partial(self._in_flight.subscribe, self._wakes.tell),
         )
@@ -83,4 +84,7 @@ class ConcurrencyGate(WithoutLots):
 
     def _limit(self) -> int:
         """This replica's part of the limit."""
-        return self._census.portion().of(self._whole.value)
+        return self._census.in_flight().of(self._whole.value)
+
+    def _fits(self, portion: Portion) -> bool:
+        return self._in_flight.count <= portion.of(self._whole.value)

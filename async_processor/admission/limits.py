@@ -1,8 +1,8 @@
 """How many requests may start, or run, under a budget. Pure: no clock, no source, no waiting.
 
 A budget is a share of the workers. A reading says how much room there was, so it allows so many
-starts until the next one (`start_ledger`); a limit that somebody sets
-allows so many at once (`in_flight`).
+starts until the next one (`start_ledger`); a limit that somebody sets allows so many at once
+(`in_flight`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from async_processor.admission.census import Portion
+from async_processor.admission.portion import Portion
 
 PARTS: Final = 1 << 32
 """One start, in parts: whole numbers, so that fractions add up without drift."""

@@ -23,6 +23,7 @@ from async_processor.admission.census import ALONE, Census
 from async_processor.admission.in_flight import InFlight
 from async_processor.admission.limits import in_flight_limit
 from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.portion import Least, Portion
 from async_processor.clock import Clock
 from async_processor.listeners import Leave, Listeners, Subscriptions
 from async_processor.sensors.base import Reading, Sensor, Unreadable
@@ -58,7 +59,7 @@ class SetBudgetGate(WithoutLots):
         self._wakes = Listeners[[]]()
         self._hears = Subscriptions(
             partial(sensor.subscribe, self._changed),
-            partial(census.subscribe, self._changed),
+            partial(census.divide, self._changed, self._fits),
             partial(workers.subscribe, self._changed),
             partial(self._in_flight.subscribe, self._wakes.tell),
         )
@@ -106,11 +107,18 @@ class SetBudgetGate(WithoutLots):
 
     def _limit(self) -> int | None:
         """How many may run at once here; None: any number."""
-        portion = self._census.portion()
-        limit = in_flight_limit(self._whole_budget(), self._workers.value)
+        return self._limit_of(self._census.in_flight())
+
+    def _limit_of(self, portion: Portion | Least) -> int | None:
+        workers = self._workers.value
+        limit = in_flight_limit(self._whole_budget(), workers)
         if limit is None and portion.is_whole:
             return None
-        return portion.of(self._workers.value if limit is None else limit)
+        return portion.of(workers if limit is None else limit)
+
+    def _fits(self, portion: Portion) -> bool:
+        limit = self._limit_of(portion)
+        return limit is None or self._in_flight.count <= limit
 
     def _free(self) -> int | None:
         return self._in_flight.free(self._limit())

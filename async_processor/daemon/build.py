@@ -71,14 +71,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             limit=broker.dead_letter_limit,
             interval=broker.reclaim_interval,
         )
-        tasks = {
+        return {
             "reaper": reaper.run(),
             "dead letters": letters.run(),
             "retries": shared.retries.run(),
         }
-        if shared.gates.roll is not None:
-            tasks["census"] = shared.gates.roll.run()
-        return tasks
 
     def keeping(self) -> SideTasks:
         """Side tasks that look after work that is here."""
@@ -107,6 +104,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 interval=broker.backlog_poll_interval,
             )
             tasks["backlog"] = poll.run()
+        if shared.gates.roll is not None:
+            # Others take over when what runs here has ended, not when this replica begins to drain.
+            tasks["census"] = shared.gates.roll.run()
         return tasks
 
 

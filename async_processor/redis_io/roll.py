@@ -5,12 +5,28 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
+import msgspec
+
 from async_processor.redis_io.keys import replicas_key
 from async_processor.redis_io.scripts import REPLICAS
 from async_processor.redis_io.shared import SharedClient
 
 LEASE_SECONDS: Final = 10.0
 """A replica that has not renewed its entry for so long counts as dead."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What one replica reads from the roll.
+
+    There are `replicas`, and so many (`rank`) come before this one; `roster` stands for just these.
+    `agreed` says that all the others keep to that roster, `new` that this one was not on the roll.
+    """
+
+    replicas: int
+    rank: int
+    roster: str
+    agreed: bool
+    new: bool
 
 
 class RedisRoll:
@@ -21,16 +37,19 @@ class RedisRoll:
         self._key = replicas_key(queue_name)
         self._own = secrets.token_hex(8)
 
-    async def renew(self) -> tuple[int, int]:
-        """Stay; returns how many there are, and this one's rank. Raises as `Script.run`."""
-        count, rank = await self._run(LEASE_SECONDS)
-        return count, rank
+    async def renew(self, kept: str) -> Seen:
+        """Stay, and say which roster this replica keeps to. Raises as `Script.run`."""
+        replicas, rank, roster, agreed, new = await self._run(LEASE_SECONDS, kept)
+        return Seen(
+            replicas=replicas, rank=rank, roster=roster.decode(), agreed=bool(agreed), new=bool(new)
+        )
 
     async def leave(self) -> None:
         """Be gone. Raises as `Script.run`."""
-        await self._run(0)
+        await self._run(0, "")
 
-    async def _run(self, lease: float) -> tuple[int, int]:
+    async def _run(self, lease: float, kept: str) -> tuple[int, int, bytes, int, int]:
         client = await self._client.get()
-        count, rank = await REPLICAS.run(client, (self._key,), (self._own, round(lease * 1000)))
-        return count, rank
+        arguments = (self._own, round(lease * 1000), kept)
+        replicas, rank, roster, agreed, new = await REPLICAS.run(client, (self._key,), arguments)
+        return replicas, rank, roster, agreed, new

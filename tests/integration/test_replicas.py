@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from async_processor.admission import census
+from async_processor.admission.base import Continue
 from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import LocalMaxConcurrencyGate
@@ -20,6 +21,7 @@ from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.redis_io.roll import RedisRoll
 from async_processor.redis_io.shared import SharedClients
+from async_processor.testing.candidates import candidate
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.servers import RedisServer
 
@@ -43,22 +45,45 @@ async def clients() -> AsyncIterator[SharedClients]:
 
 async def test_ranks_differ_and_stay(redis_url: str, clients: SharedClients) -> None:
     rolls = [RedisRoll(clients.at(redis_url), QUEUE) for _ in range(5)]
-    for each in rolls:
-        await each.renew()
+    first = [await each.renew("") for each in rolls]
+    assert [(seen.replicas, seen.new) for seen in first] == [(n, True) for n in range(1, 6)]
     for _ in range(2):
-        seen = [await each.renew() for each in rolls]
-        assert sorted(seen) == [(5, rank) for rank in range(5)]
-        assert seen == [await each.renew() for each in rolls]
+        seen = [await each.renew("") for each in rolls]
+        assert sorted((each.replicas, each.rank) for each in seen) == [(5, n) for n in range(5)]
+        assert len({each.roster for each in seen}) == 1
+        assert not any(each.new for each in seen)
+        assert seen == [await each.renew("") for each in rolls]
+
+
+async def test_a_roster_is_agreed_on_when_all_the_others_keep_to_it(
+    redis_url: str, clients: SharedClients
+) -> None:
+    one, two, three = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(3))
+    alone = await one.renew("")
+    assert alone.agreed  # there are no others
+    assert not (await two.renew("")).agreed
+    roster = (await one.renew(alone.roster)).roster
+    assert not (await two.renew("")).agreed  # one keeps to a roster without two
+    await one.renew(roster)
+    assert (await two.renew("")).agreed
+    assert not (await one.renew(roster)).agreed
+    assert not (await three.renew("")).agreed
+    await three.leave()
+    assert (await two.renew(roster)).agreed
+    await one.leave()
+    assert (await two.renew(roster)).agreed
+    assert (await one.renew(roster)).new
 
 
 async def test_who_leaves_is_gone_and_the_last_leaves_nothing(
     redis_url: str, clients: SharedClients, client: RedisClient
 ) -> None:
     one, other = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(2))
-    await one.renew()
-    assert (await other.renew())[0] == 2
+    await one.renew("")
+    assert (await other.renew("")).replicas == 2
     await one.leave()
-    assert await other.renew() == (1, 0)
+    seen = await other.renew("")
+    assert (seen.replicas, seen.rank) == (1, 0)
     assert await client.execute("KEYS", "*") == [KEY.encode()]
     await other.leave()
     await other.leave()
@@ -70,11 +95,11 @@ async def test_the_dead_are_gone_after_their_lease(
 ) -> None:
     monkeypatch.setattr(roll, "LEASE_SECONDS", 0.5)
     dead, alive = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(2))
-    await dead.renew()
-    assert (await alive.renew())[0] == 2
+    await dead.renew("")
+    assert (await alive.renew("")).replicas == 2
 
     async def alone() -> bool:
-        return await alive.renew() == (1, 0)
+        return (await alive.renew("")).replicas == 1
 
     await eventually(alone)
 
@@ -158,6 +183,23 @@ async def test_while_replicas_join_they_never_have_more_than_the_whole(
         most = max(most, sum(each.share for each in replicas))
         await asyncio.sleep(0.005)
     assert most <= 10
+
+
+async def test_who_joins_waits_for_what_runs_elsewhere(replicas: list[Replica]) -> None:
+    one, two, _ = replicas
+    await one.start()
+    await until(lambda: one.share == 10)
+    running = [await one.gate.admit(candidate()) for _ in range(10)]
+    await two.start()
+    await until(lambda: one.gate.state().reason == "all 5 slots are taken")
+    assert two.share == 0
+    for left, verdict in reversed(list(enumerate(running[1:], start=1))):
+        assert isinstance(verdict, Continue)
+        await verdict.ticket.release()
+        assert left + two.share <= 10
+        if left > 5:
+            assert two.share == 0
+    await until(lambda: (one.share, two.share) == (4, 5))
 
 
 async def test_a_redis_that_is_away_leaves_the_shares_as_they_were(

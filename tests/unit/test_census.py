@@ -17,16 +17,15 @@ from async_processor.admission.build import GateContext, build_gate
 from async_processor.admission.census import (
     ALONE,
     JOIN_SECONDS,
-    NOTHING,
     RENEW_SECONDS,
-    WHOLE,
     Census,
-    Portion,
+    Fits,
     RollCensus,
 )
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.limits import own_starts
 from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.portion import NOTHING, WHOLE, Least, Portion, least
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.admission.set_budget import SetBudgetGate
 from async_processor.admission.settings import (
@@ -38,6 +37,7 @@ from async_processor.admission.settings import (
 from async_processor.admission.start_ledger import StartAllowance, StartLedger
 from async_processor.errors import BrokerUnavailable
 from async_processor.listeners import Leave, Listeners, nobody_tells
+from async_processor.redis_io.roll import Seen
 from async_processor.sensors.base import Observation, Reading
 from async_processor.testing.candidates import candidate
 from async_processor.testing.clock import ManualClock
@@ -93,14 +93,20 @@ class Paper:
 
     def __init__(self) -> None:
         self.says: tuple[int, int] | Exception = (1, 0)
+        self.agreed = True
         self.renewed = 0
         self.left = 0
+        self.kept = ""
 
-    async def renew(self) -> tuple[int, int]:
+    async def renew(self, kept: str) -> Seen:
         self.renewed += 1
+        self.kept = kept
         if isinstance(self.says, Exception):
             raise self.says
-        return self.says
+        replicas, rank = self.says
+        return Seen(
+            replicas=replicas, rank=rank, roster=str(self.says), agreed=self.agreed, new=False
+        )
 
     async def leave(self) -> None:
         self.left += 1
@@ -180,6 +186,44 @@ async def test_who_stops_leaves_at_once() -> None:
     assert bench.roll.left == 1
 
 
+class Slots:
+    """A gate that divides a limit, as far as the census goes."""
+
+    def __init__(self, census: RollCensus) -> None:
+        self.running = 0
+        census.divide(lambda: None, lambda portion: self.running <= portion.of(4))
+
+
+async def test_a_larger_part_of_what_may_run_waits_for_all_the_others() -> None:
+    bench = Bench()
+    bench.roll.says, bench.roll.agreed = (2, 0), False
+    async with bench.running():
+        await bench.clock.advance(10 * RENEW_SECONDS)
+        assert bench.census.portion() == Portion(replicas=2, rank=0)  # readings do not wait
+        assert bench.census.in_flight().of(4) == 0
+        bench.roll.agreed = True
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.in_flight().of(4) == 2
+        bench.roll.says, bench.roll.agreed = (1, 0), False
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.in_flight().of(4) == 2
+
+
+async def test_a_smaller_part_counts_at_once_and_is_kept_to_when_enough_has_ended() -> None:
+    bench = Bench()
+    slots = Slots(bench.census)
+    async with bench.running():
+        slots.running = 4
+        bench.roll.says = (2, 0)
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.in_flight().of(4) == 2
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.roll.kept == ""
+        slots.running = 2
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.roll.kept == "(2, 0)"
+
+
 async def test_without_a_gate_that_is_shared_nothing_is_asked() -> None:
     roll, clock = Paper(), ManualClock()
     task = asyncio.create_task(RollCensus(roll, clock).run())
@@ -206,6 +250,12 @@ class Fixed:
         return self._portion
 
     def subscribe(self, changed: Callable[[], None]) -> Leave:
+        return self._changed.add(changed)
+
+    def in_flight(self) -> Least:
+        return least(self._portion)
+
+    def divide(self, changed: Callable[[], None], fits: Fits) -> Leave:
         return self._changed.add(changed)
 
     def set(self, portion: Portion) -> None:
@@ -366,7 +416,7 @@ def test_gates_of_gates_share_what_is_in_them() -> None:
         prometheus=None, clock=ManualClock(), redis_url="redis://nowhere", queue_name="q"
     )
     assert context.roll is not None
-    context.roll._portion = Portion(replicas=2, rank=1)
+    context.roll._in_flight = least(Portion(replicas=2, rank=1))
     inner = (LocalMaxConcurrencyGate(limit=5), ConstantGate())
     shared = WaitOnRefuseGate(gate=CompositeGate(gates=inner), shared=True)
     assert build_gate(shared, context, workers=LiveNumber(8)).permits(8) == 2

@@ -1,25 +1,42 @@
 -- Keep one replica on the roll of those that live, or take it off.
 --
--- KEYS     1 the roll (zset replica -> end of its lease, ms)
--- ARGV     1 the replica   2 ms of its lease; 0: it leaves
--- Returns  how many replicas there are, and how many of them come before this one by name.
+-- KEYS     1 the roll (hash replica -> the end of its lease, ms, and the roster that it keeps to)
+-- ARGV     1 the replica   2 ms of its lease; 0: it leaves   3 the roster that it keeps to, or ''
+-- Returns  how many replicas there are, how many of them come before this one by name, their
+--          roster (a digest of all names), 1 if all the others keep to it, and 1 if this one is new.
 -- After    nobody is on the roll whose lease has ended; with nobody on it there is no key.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local own, lease = ARGV[1], tonumber(ARGV[2])
+local own, lease, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local entries = redis.call('HGETALL', KEYS[1])
+local names, kept_by, known = {}, {}, false
+for i = 1, #entries, 2 do
+  local name, ends, roster = entries[i], string.match(entries[i + 1], '^(%d+) (.*)$')
+  if tonumber(ends) <= now then
+    redis.call('HDEL', KEYS[1], name)
+  elseif name == own then
+    known = true
+  else
+    table.insert(names, name)
+    kept_by[name] = roster
+  end
+end
+
 if lease > 0 then
-  redis.call('ZADD', KEYS[1], now + lease, own)
+  table.insert(names, own)
+  redis.call('HSET', KEYS[1], own, string.format('%.0f %s', now + lease, kept))
   redis.call('PEXPIRE', KEYS[1], lease)
 else
-  redis.call('ZREM', KEYS[1], own)
+  redis.call('HDEL', KEYS[1], own)
 end
 
-local all = redis.call('ZRANGE', KEYS[1], 0, -1)
-local rank = 0
-for _, each in ipairs(all) do
-  if each < own then rank = rank + 1 end
+table.sort(names)
+local roster = redis.sha1hex(table.concat(names, ' '))
+local rank, agreed = 0, 1
+for _, name in ipairs(names) do
+  if name < own then rank = rank + 1 end
+  if name ~= own and kept_by[name] ~= roster then agreed = 0 end
 end
-return {#all, rank}
+return {#names, rank, roster, agreed, known and 0 or 1}
