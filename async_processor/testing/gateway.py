@@ -21,7 +21,8 @@ _ANSWER = {
 class Arrival:
     """One call; `answer` ends it."""
 
-    def __init__(self, headers: Mapping[str, str], payload: Any) -> None:
+    def __init__(self, path: str, headers: Mapping[str, str], payload: Any) -> None:
+        self.path = path
         self.headers = headers
         self.payload = payload
         self.open = True
@@ -79,7 +80,7 @@ class Gateway:
             await self._runner.cleanup()
 
     async def _serve(self, request: web.Request) -> web.Response:
-        arrival = Arrival(dict(request.headers), json.loads(await request.read()))
+        arrival = Arrival(request.raw_path, dict(request.headers), json.loads(await request.read()))
         self.arrivals.append(arrival)
         self._open += 1
         self.most_open = max(self.most_open, self._open)
