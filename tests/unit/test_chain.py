@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from async_processor.admission.base import (
+    OVERFLOW_LOT,
     Candidate,
     Classification,
     Continue,
@@ -21,12 +22,20 @@ from async_processor.admission.base import (
     GateState,
     Reason,
     Refuse,
+    Ticket,
     Verdict,
     Wait,
 )
 from async_processor.admission.chain import Chain
+from async_processor.admission.quota.book import Full
+from async_processor.admission.quota.gate import QuotaGate
+from async_processor.admission.quota.tenants import Tenants
+from async_processor.admission.tickets import HOLDS_NOTHING
+from async_processor.lifecycle import Watch
 from async_processor.listeners import Leave, nobody_tells
-from async_processor.testing.candidates import CANDIDATE
+from async_processor.testing.candidates import CANDIDATE, candidate
+from async_processor.testing.clock import ManualClock
+from async_processor.wire.envelope import Envelope
 
 End = Literal["release", "refund"]
 
@@ -197,3 +206,71 @@ def test_a_ticket_that_cannot_be_refunded_is_an_error_and_keeps_no_other(word: s
     held_back = Actor(Script(word, 0, 0, False, Classification.NONE, ""))
     assert isinstance(run(Chain([*gates, held_back]).admit(CANDIDATE), ()), OSError)
     assert [gate.ends for gate in gates] == [["refund"]] * 3
+
+
+class Count:
+    """A count that a test sets: how many more requests each tenant has room for."""
+
+    available = True
+    fault = ""
+
+    def __init__(self, **rooms: int) -> None:
+        self.rooms = rooms
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def take(self, tenant: str, limit: int, envelope: Envelope) -> Ticket | Full:
+        if not self.rooms[tenant]:
+            return Full(look_after=1.0)
+        self.rooms[tenant] -= 1
+        return HOLDS_NOTHING
+
+    async def room(self, tenant: str, limit: int) -> int | Full:
+        return self.rooms[tenant] or Full(look_after=1.0)
+
+    def subscribe(self, wake: Callable[[], None]) -> Leave:
+        return nobody_tells
+
+    def on_room(self, freed: Callable[[str], None]) -> Leave:
+        return nobody_tells
+
+
+def classifying(attribute: str, count: Count) -> QuotaGate:
+    return QuotaGate(
+        count,
+        Tenants(attribute, default=2, limits={}),
+        name=f"quota:{{concurrency:{attribute}}}",
+        blocking=False,
+        missing="allow",
+        clock=ManualClock(),
+        watch=Watch(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("by_team", "by_user", "classification", "lot_of"),
+    [
+        (1, 1, Classification.RESERVED, "userid"),
+        (1, 0, Classification.OVERFLOW, "userid"),
+        (0, 1, Classification.RESERVED, "userid"),
+        (0, None, Classification.OVERFLOW, "team"),
+    ],
+)
+async def test_of_two_quotas_the_one_that_spoke_last_knows_the_lot_and_its_room(
+    by_team: int, by_user: int | None, classification: Classification, lot_of: str
+) -> None:
+    teams, users = Count(x=by_team), Count(y=by_user or 0)
+    chain = Chain([classifying("team", teams), classifying("userid", users)])
+    metadata = {"team": "x"} | ({} if by_user is None else {"userid": "y"})
+    verdict = await chain.admit(candidate(metadata=metadata))
+    assert isinstance(verdict, Continue)
+    assert verdict.classification is classification
+    assert verdict.lot.startswith(OVERFLOW_LOT)
+    assert lot_of in verdict.lot
+    teams.rooms["x"], users.rooms["y"] = 3, 5
+    assert await chain.room(verdict.lot) == {"team": 3, "userid": 5}[lot_of]
+    teams.rooms["x"], users.rooms["y"] = (0, 5) if lot_of == "team" else (3, 0)
+    assert await chain.room(verdict.lot) == 0
+    assert await chain.room("somebody else's") is None
