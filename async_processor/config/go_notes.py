@@ -7,6 +7,7 @@ from typing import Final
 
 from async_processor.config.go_documents import Notes
 from async_processor.config.go_flags import DEPRECATED, LOGGING, Flags
+from async_processor.fields import without_password
 
 ZERO: Final = ("0", "0s")
 """A duration flag that is turned off."""
@@ -43,6 +44,15 @@ def deprecations(flags: Flags) -> Notes:
     return [f"{_listed(obeyed)}: deprecated, still obeyed; {way_out}"]
 
 
+def exposures(flags: Flags) -> Notes:
+    """What `run` says about secrets that do not belong on a command line."""
+    shown = [name for name, value in flags.items() if _holds_password(value)]
+    if not shown:
+        return []
+    way_out = "set REDIS_URL instead, or ${NAME} in a --config file"
+    return [f"{_listed(shown)}: holds a password, which `ps` shows to everybody here; {way_out}"]
+
+
 def verbosity(flags: Flags) -> Notes:
     """What whoever migrates has to know of `-v`, which stays a flag."""
     if "v" not in flags:
@@ -57,6 +67,10 @@ def _ignored(flags: Flags) -> list[str]:
         for name in flags
         if name in DEPRECATED and has_new_transport(flags) and _is_transport(name)
     ]
+
+
+def _holds_password(value: object) -> bool:
+    return isinstance(value, str) and without_password(value) != value
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from async_processor.config import go_flags
 from async_processor.config.go_flags import Flags
 from async_processor.config.go_inputs import document_from
-from async_processor.config.go_notes import deprecations
+from async_processor.config.go_notes import deprecations, exposures
 from async_processor.config.load import load, validated, warnings
 from async_processor.config.settings import Settings
 from async_processor.errors import ConfigurationError, Problem
@@ -52,7 +52,7 @@ def _read(flags: Flags, environ: Mapping[str, str]) -> tuple[Settings, list[str]
     if not flags.keys() - go_flags.LOGGING.keys():
         raise ConfigurationError([Problem(path="run", message="needs --config FILE")])
     document, notes = document_from(flags, environ)
-    return validated(document, environ), [*deprecations(flags), *notes]
+    return validated(document, environ), [*deprecations(flags), *exposures(flags), *notes]
 
 
 def _from_file(flags: Flags, environ: Mapping[str, str]) -> Settings:

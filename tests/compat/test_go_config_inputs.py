@@ -430,6 +430,13 @@ def test_run_says_that_old_flags_are_old_and_migrating_does_not() -> None:
     assert migrate(argv, {}).notes == ()
 
 
+def test_a_password_on_the_command_line_is_warned_about_and_not_repeated() -> None:
+    exposed = sorted_set(url="redis://:hunter2@broker:6379/0").notes
+    assert [note for note in exposed if "--transport-config: holds a password" in note]
+    assert "hunter2" not in str(exposed)
+    assert not [note for note in sorted_set(url="redis://broker").notes if "password" in note]
+
+
 def test_migrating_says_what_becomes_of_the_verbosity() -> None:
     argv = ["--message-queue-impl=redis-sortedset", "--redis.ss.igw-base-url=http://gw", "-v=4"]
     assert migrate(argv, {}).notes == ("-v=4 is not in the file: give it to run, beside --config",)
