@@ -36,7 +36,7 @@ _LOOK: Final = 0.3
 """Seconds for what was published to be there to be pulled."""
 
 
-class _FastClock(SystemClock):
+class FastClock(SystemClock):
     """Durations as a server measures them whose seconds are short."""
 
     def __init__(self, second: float) -> None:
@@ -75,12 +75,12 @@ class PubSubProbe:
     async def open(self) -> None:
         """Make empty queues and topics."""
         await self.client.open()
-        for topic in (*QUEUES, *RESULT_TOPICS, "broker-dead-letters"):
-            await self._create_topic(topic)
-        for topic in RESULT_TOPICS:
-            await self._create_subscription(topic)
-        for queue in QUEUES:
-            await self._create_subscription(queue, dead_letters="broker-dead-letters")
+        topics = (*QUEUES, *RESULT_TOPICS, "broker-dead-letters")
+        await asyncio.gather(*map(self._create_topic, topics))
+        await asyncio.gather(
+            *map(self._create_subscription, RESULT_TOPICS),
+            *(self._create_subscription(one, dead_letters="broker-dead-letters") for one in QUEUES),
+        )
 
     async def _create_topic(self, name: str) -> None:
         await self.client.create_topic(self._topic(name))
@@ -111,7 +111,7 @@ class PubSubProbe:
             dead_letter_topic_id="dead-letter-list",
             lease_ttl=lease_ttl,
         )
-        clock = _FastClock(self._second)
+        clock = FastClock(self._second)
         client = PubSubClient(clock, emulator=self._host)
         transport = GooglePubSub(settings, dict.fromkeys(QUEUES, ""), client=client, clock=clock)
         self._replicas.append(transport)

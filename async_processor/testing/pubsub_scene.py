@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from async_processor.clock import SystemClock
+from async_processor.errors import BrokerUnavailable
 from async_processor.google_io.client import Message, NewSubscription, PubSubClient
 from async_processor.google_io.errors import Exists
 from async_processor.testing.eventually import eventually
@@ -29,7 +31,6 @@ class PubSubScene:
         self.client = PubSubClient(SystemClock(), emulator=host)
         self.answers: list[Result] = []
         """Every result so far, doubles included."""
-        self.attributes: list[Mapping[str, str]] = []
 
     async def open(self, *, ack_deadline: int = 10, exactly_once: bool = True) -> None:
         """Make what is not there yet."""
@@ -73,23 +74,20 @@ class PubSubScene:
         for start in range(0, len(messages), 500):
             await self.client.publish(REQUESTS, messages[start : start + 500])
 
-    async def collect(self) -> None:
-        """Take results until none comes for a while."""
-        while found := await self.client.pull(RESULTS_SUB, 1000):
-            await self.client.acknowledge(RESULTS_SUB, [one.ack_id for one in found])
-            self.answers += [results.decode(one.data) for one in found]
-            self.attributes += [one.attributes for one in found]
-
     async def answered(self, count: int, *, within: float = 60.0) -> Mapping[str, Result]:
         """Wait until so many different requests have a result."""
 
         async def all_answered() -> bool:
-            found = await self.client.pull(RESULTS_SUB, 1000)
-            if found:
-                await self.client.acknowledge(RESULTS_SUB, [one.ack_id for one in found])
-            self.answers += [results.decode(one.data) for one in found]
-            self.attributes += [one.attributes for one in found]
+            with suppress(BrokerUnavailable):
+                await self.collect()
             return len({one.id for one in self.answers}) >= count
 
         await eventually(all_answered, within=within)
         return {one.id: one for one in self.answers}
+
+    async def collect(self) -> None:
+        """Take what results there are; waits a while for the first one."""
+        found = await self.client.pull(RESULTS_SUB, 1000)
+        self.answers += [results.decode(one.data) for one in found]
+        if found:
+            await self.client.acknowledge(RESULTS_SUB, [one.ack_id for one in found])
