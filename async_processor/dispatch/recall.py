@@ -78,8 +78,9 @@ class Recaller:
         self._told.set()
 
     def _parked(self, lot: str) -> None:
-        """One that was just called back and has found no room will be looked at in time."""
-        if lot not in self._revisits:
+        if lot in self._revisits:
+            self._revisits.in_vain(lot)
+        else:
             self._has_room(lot)
 
     async def run(self) -> None:

@@ -1,8 +1,9 @@
 """Lots that had as many messages as there was room for, and may have more of both.
 
-What was called back has to be claimed and admitted before the room it takes can be seen. So such a
-lot is left alone for a moment, and each time for twice as long, until somebody tells of room there:
-messages that come back in vain (a later gate is closed, say) must not come and go for ever.
+What was called back has to be claimed and admitted before the room it takes can be seen, so such a
+lot is left alone for a moment. It is for twice as long whenever one of its messages has come back
+in vain and is parked again: those must not come and go for ever. It begins anew when somebody tells
+of room there.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import heapq
 import math
 from typing import Final
 
-FIRST_AFTER: Final = 0.1
+FIRST_AFTER: Final = 0.05
 """Seconds."""
 
 
 class Revisits:
-    """Times are monotonic seconds. Each lot stands here once; after `longest` it is forgotten."""
+    """Times are monotonic seconds; no lot is left alone for more than `longest`."""
 
     def __init__(self, *, longest: float) -> None:
         self._longest = longest
@@ -32,13 +33,13 @@ class Revisits:
         return self._due[0][0] if self._due else math.inf
 
     def add(self, lot: str, now: float) -> None:
-        """Look at a lot again, later than the last time."""
-        pause = 2 * self._pauses.get(lot, FIRST_AFTER / 2)
-        if pause > self._longest:
-            self.forget(lot)
-            return
-        self._pauses[lot] = pause
+        """Look at a lot again in a while."""
+        pause = self._pauses.setdefault(lot, FIRST_AFTER)
         heapq.heappush(self._due, (now + pause, lot))
+
+    def in_vain(self, lot: str) -> None:
+        """A message of a lot that stands here is parked again."""
+        self._pauses[lot] = min(2 * self._pauses[lot], self._longest)
 
     def due(self, now: float) -> set[str]:
         """Take out the lots whose time has come; `add` or `forget` each of them."""
