@@ -45,8 +45,11 @@ class Settler:
             self._count(delivery, decision, dispatched=dispatched)
             if isinstance(decision.outcome, Retry):
                 self._retries.expect(decision.outcome.due_at)
-        if settlement is Settlement.UNCONFIRMED:
-            self._metrics.unconfirmed()
+        match settlement:
+            case Settlement.UNCONFIRMED:
+                self._metrics.unconfirmed()
+            case Settlement.BURIED:
+                self._metrics.dead_letter("no_result_queue")
         self._log.debug(
             "outcome" if done else "outcome_too_late",
             request_id=_id(delivery),

@@ -16,8 +16,8 @@ QUEUE: Final = ("queue_id", "queue_name", "pool_name")
 POOL: Final = ("pool_name",)
 
 GATE_REASONS: Final = ("gate_closed", "quota_exhausted", "dropped", "error")
-DEAD_LETTER_REASONS: Final = ("invalid", "poisonous")
-"""It could not be read or may not be processed; it was delivered too often without an outcome."""
+DEAD_LETTER_REASONS: Final = ("invalid", "poisonous", "no_result_queue")
+"""Not to be processed; delivered too often without an outcome; a result that no list took."""
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND

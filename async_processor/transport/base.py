@@ -114,6 +114,8 @@ class Settlement(Enum):
     """What became of a settle."""
 
     DONE = auto()
+    BURIED = auto()
+    """Done, but no list took the result: it lies in a dead letter with its message."""
     UNCONFIRMED = auto()
     """Done, once and for all as far as the broker keeps it; but not as many of its replicas have
     it in time as were asked for, so a failover may take it back."""

@@ -280,7 +280,7 @@ async def test_a_result_that_no_list_takes_lies_in_the_dead_letter(probe: RedisP
     delivery = await claim_one(replica)
     post = answer(delivery)
 
-    assert await replica.settle(delivery, post) is Settlement.DONE
+    assert await replica.settle(delivery, post) is Settlement.BURIED
 
     (letter,) = await probe.dead_letters()
     assert letter.body == body

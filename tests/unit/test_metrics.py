@@ -102,7 +102,7 @@ def test_everything_of_a_queue_stands_at_zero_from_the_start(metrics: Metrics) -
     assert scrape("queue_config_last_success_timestamp_seconds", "") == 0
     for name in ("settle_pending", "dead_letter_backlog", "dead_letters_dropped_total"):
         assert scrape(name, "") == 0
-    for reason in ("invalid", "poisonous"):
+    for reason in ("invalid", "poisonous", "no_result_queue"):
         assert scrape("dead_letters_total", f'{QUEUE},reason="{reason}"') == 0
     assert scrape("failure_category_total", f'{QUEUE},category="AUTH_ERROR"') == 0
 

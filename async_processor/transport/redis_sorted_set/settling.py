@@ -30,7 +30,7 @@ class _Pending:
     """A settlement on its way.
 
     `uncertain`: it was sent, and may have been executed. `alone`: it may be what Redis refuses a
-    whole batch for.
+    whole batch for. `buried`: no list took its result, which goes to a dead letter.
     """
 
     delivery: Delivery
@@ -38,6 +38,7 @@ class _Pending:
     future: asyncio.Future[Settlement]
     uncertain: bool = False
     alone: bool = False
+    buried: bool = False
 
 
 class QueueSettlements:
@@ -157,7 +158,8 @@ class QueueSettlements:
             return
         # What was written by an earlier call, whose answer was lost, nobody confirms any more.
         told = not self._link.settings.confirm.replicas or answer != _GONE
-        _conclude(pending, Settlement.DONE if confirmed and told else Settlement.UNCONFIRMED)
+        done = Settlement.BURIED if pending.buried else Settlement.DONE
+        _conclude(pending, done if confirmed and told else Settlement.UNCONFIRMED)
 
     def _refused(self, pending: _Pending, fault: str) -> None:
         now = self._link.clock.now()
@@ -165,7 +167,7 @@ class QueueSettlements:
         if second_best is None:
             self._abandon(pending, fault)
             return
-        pending.entry = second_best
+        pending.entry, pending.buried = second_best, True
         self._pending.append(pending)
 
     def _give_up(self) -> None:
