@@ -5,19 +5,21 @@ than the pool's gate lets start; what it does not use it leaves. A seat is held 
 the request's outcome is settled, so that what this process holds is bounded by its workers, also
 the results that it keeps while the broker is away.
 
-With a policy that needs to see requests before it can order them, seats come before slots: as many
-as there are workers wait in the policy's lanes, and each slot that comes free goes to the request
-whose turn it is.
+With a policy that needs to see requests before it can order them, seats come before slots: about as
+many as there are workers wait in the policy's lanes, and each slot that comes free goes to the
+request whose turn it is. The slot of a request that its tenant's quota covered is kept for a moment
+when more of the tenant wait as surplus: one of them is about to be covered in its place, and should
+not find that the surplus of others was quicker.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
-from async_processor.admission.base import Gate, Reason
+from async_processor.admission.base import Classification, Gate, Reason
 from async_processor.admission.live_number import LiveNumber
 from async_processor.clock import Clock
 from async_processor.dispatch.merge.base import MergePolicy, Ready
@@ -34,6 +36,10 @@ READY_SHARE: Final = 4
 """With a quarter of its workers free a pool offers them at once."""
 
 
+KEPT: Final = 0.25
+"""Seconds at most that a slot is kept from surplus, until the quota has been asked again."""
+
+
 class Bid:
     """An intake's wish for up to `want` seats."""
 
@@ -42,8 +48,12 @@ class Bid:
     def __init__(self, queue: QueueSettings, want: int) -> None:
         self.queue = queue
         self.want = want
-        self.granted = 0
+        self.granted: list[Seat] = []
         self.seats: asyncio.Future[Sequence[Seat]] = asyncio.get_running_loop().create_future()
+
+
+AHEAD: Final = (Stand.CLAIMING, Stand.LANE)
+"""Stands without a slot."""
 
 
 class Pool:
@@ -64,10 +74,12 @@ class Pool:
         self._metrics = metrics
         self._clock = clock
         self._stands: Counter[Stand] = Counter()
-        self._claiming: Counter[str] = Counter()
-        """By queue: seats granted to requests that do not stand in a lane yet."""
-        self._turns: dict[int, Seat] = {}
-        """Who waits in a lane, by the identity of what stands there."""
+        self._ahead: set[Seat] = set()
+        """Those without a slot."""
+        self._turns: dict[Ready, Seat] = {}
+        """Who waits in a lane, by what stands there."""
+        self._kept: deque[float] = deque()
+        """Until when slots are kept from surplus, in monotonic seconds."""
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
         self._leave_gate: Leave = nobody_tells
@@ -82,6 +94,9 @@ class Pool:
         self.gate = gate
         self.merge = merge
         self.size.set(workers)
+        for seat in self._ahead:
+            if seat.stand is Stand.CLAIMING:
+                merge.expect(seat.queue, +1)
         self._metrics.worker_limit(workers)
         self._leave_gate = gate.subscribe(self._offer)
         self._offer()
@@ -130,21 +145,46 @@ class Pool:
             if stand is not None:
                 self._stands[stand] += change
             if stand is Stand.CLAIMING:
-                self._claiming[seat.queue.queue_name] += change
+                self.merge.expect(seat.queue, change)
+        if after in AHEAD:
+            self._ahead.add(seat)
+        else:
+            self._ahead.discard(seat)
+        if after is None and seat.ready is not None and self._may_be_covered_next(seat.ready):
+            self._keep_slot()
         if before is not None and after in (None, Stand.LANE):
             self._offer_soon()
 
+    def _keep_slot(self) -> None:
+        self._kept.append(self._clock.monotonic() + KEPT)
+        asyncio.get_running_loop().call_later(KEPT, self._give_turns)
+
+    def _keep_no_longer(self) -> None:
+        if self._kept:
+            self._kept.popleft()
+
+    def _may_be_covered_next(self, done: Ready) -> bool:
+        """Whether surplus waits of a tenant in whose quota there is room again."""
+        return done.classification is Classification.RESERVED and any(
+            seat.ready is not None
+            and seat.ready.classification is Classification.OVERFLOW
+            and (seat.ready.queue.queue_name, seat.ready.lot) == (done.queue.queue_name, done.lot)
+            for seat in self._ahead
+        )
+
     def stands_in_lane(self, seat: Seat, ready: Ready) -> str | None:
         """A request waits for its turn; if its lane is full, returns the lot it belongs in."""
-        lot = self.merge.add(ready)
+        if seat.ready is not None and ready.classification is Classification.OVERFLOW:
+            self._keep_no_longer()  # looked at again, in vain
+        lot = self.merge.add(ready, self._clock.monotonic())
         if lot is None:
-            self._turns[id(ready)] = seat
+            self._turns[ready] = seat
         return lot
 
     def leaves_lane(self, ready: Ready) -> None:
         """A request that waited does not any more."""
-        self._turns.pop(id(ready), None)
-        self.merge.remove(ready)
+        self._turns.pop(ready, None)
+        self.merge.remove(ready, self._clock.monotonic())
 
     def _offer_soon(self) -> None:
         """Offer at once, or, when nearly every slot is taken, when more may have come free.
@@ -168,11 +208,16 @@ class Pool:
         self._hear_bids()
 
     def _give_turns(self) -> None:
-        while self._turns and self._startable() > 0:
-            ready = self.merge.next(self._clock.monotonic())
+        now = self._clock.monotonic()
+        while self._kept and self._kept[0] <= now:
+            self._kept.popleft()
+        while self._turns and (startable := self._startable()) > 0:
+            ready = self.merge.next(now, covered=startable <= len(self._kept))
             if ready is None:
                 return
-            self._turns.pop(id(ready)).take_turn()
+            if ready.classification is Classification.RESERVED:
+                self._keep_no_longer()
+            self._turns.pop(ready).take_turn()
 
     def _startable(self) -> int:
         """Free slots that the gate lets be used, on top of those about to be."""
@@ -181,43 +226,40 @@ class Pool:
 
     def _hear_bids(self) -> None:
         """Hand seats out, one by one in the policy's order."""
-        if not self._bids:
-            return
-        bids = [bid for bid in self._bids if not bid.seats.done() and self._limit(bid) > 0]
-        offered = self._offerable() if bids else 0
-        while offered > 0 and bids:
-            turn = self.merge.choose(bids)
-            bid = bids[turn]
-            bid.granted += 1
+        offered = self._offerable() if self._bids else 0
+        while offered > 0:
+            now = self._clock.monotonic()
+            bids = [bid for bid in self._bids if self._wants(bid, now)]
+            if not bids:
+                break
+            bid = bids[self.merge.choose([bid.queue for bid in bids], now)]
+            bid.granted.append(Seat(self, bid.queue, self._first_stand))
             offered -= 1
-            if bid.granted >= self._limit(bid):
-                del bids[turn]
         self._grant()
 
+    @property
+    def _first_stand(self) -> Stand:
+        return Stand.CLAIMING if self.merge.ahead else Stand.SLOT
+
     def _offerable(self) -> int:
+        """Seats that slots are free for; ahead of slots it is the lanes that have room or not."""
         if not self.merge.ahead:
             return self._startable()
-        if self.gate.permits(self.workers) <= 0:
-            return 0
-        return self.workers - self._stands[Stand.CLAIMING] - self._stands[Stand.LANE]
+        return self.workers if self.gate.permits(self.workers) > 0 else 0
 
-    def _limit(self, bid: Bid) -> int:
-        if not self.merge.ahead:
-            return bid.want
-        room = self.merge.room(bid.queue) - self._claiming[bid.queue.queue_name]
-        return min(bid.want, room)
+    def _wants(self, bid: Bid, now: float) -> bool:
+        if bid.seats.done() or len(bid.granted) >= bid.want:
+            return False
+        return not self.merge.ahead or self.merge.room(bid.queue, now) > 0
 
     def _grant(self) -> None:
-        stand = Stand.CLAIMING if self.merge.ahead else Stand.SLOT
         for bid in self._bids:
             if bid.granted and not bid.seats.done():
-                seats = [Seat(self, bid.queue, stand) for _ in range(bid.granted)]
-                bid.seats.set_result(seats)
+                bid.seats.set_result(bid.granted)
         self._bids = [bid for bid in self._bids if not bid.granted]
 
     def _withdraw(self, bid: Bid) -> None:
         if bid in self._bids:
             self._bids.remove(bid)
-        elif bid.seats.done() and not bid.seats.cancelled():
-            for seat in bid.seats.result():
-                seat.leave()
+        for seat in bid.granted:
+            seat.leave()

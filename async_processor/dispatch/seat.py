@@ -36,19 +36,21 @@ class Seats(Protocol):
 class Seat:
     """Made by the pool; moved on by the request's worker; left exactly once, whatever happens."""
 
-    __slots__ = ("_pool", "_stand", "_turn", "queue")
+    __slots__ = ("_pool", "_turn", "queue", "ready", "stand")
 
     def __init__(self, pool: Seats, queue: QueueSettings, stand: Stand) -> None:
         self.queue = queue
+        self.stand: Stand | None = stand
+        self.ready: Ready | None = None
+        """What its request was when it last waited for its turn."""
         self._pool = pool
-        self._stand: Stand | None = stand
         self._turn: asyncio.Future[None] | None = None
         pool.moved(self, None, stand)
 
     @property
     def has_slot(self) -> bool:
         """Whether the request may be dispatched as far as the pool is concerned."""
-        return self._stand is Stand.SLOT
+        return self.stand is Stand.SLOT
 
     async def wait_for_turn(self, ready: Ready, timeout: float) -> str | None:
         """Wait for a slot, or until the request is to be looked at again (see `has_slot`).
@@ -59,6 +61,7 @@ class Seat:
             TimeoutError: there was neither within `timeout` seconds.
         """
         lot = self._pool.stands_in_lane(self, ready)
+        self.ready = ready
         if lot is not None:
             return lot
         self._turn = asyncio.get_running_loop().create_future()
@@ -78,7 +81,7 @@ class Seat:
 
     def look_again(self) -> None:
         """The request may be better off now: it gives its place in the lane up and asks again."""
-        if self._stand is Stand.LANE and self._turn is not None and not self._turn.done():
+        if self.stand is Stand.LANE and self._turn is not None and not self._turn.done():
             self._move(Stand.CLAIMING)
             self._turn.set_result(None)
 
@@ -88,9 +91,9 @@ class Seat:
 
     def leave(self) -> None:
         """The request is settled, or was never claimed. A second call does nothing."""
-        if self._stand is not None:
+        if self.stand is not None:
             self._move(None)
 
     def _move(self, stand: Stand | None) -> None:
-        before, self._stand = self._stand, stand
+        before, self.stand = self.stand, stand
         self._pool.moved(self, before, stand)

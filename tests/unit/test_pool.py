@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from async_processor.admission.base import Candidate, GateState, Verdict, WithoutLots
 from async_processor.admission.live_number import LiveNumber
 from async_processor.clock import SystemClock
-from async_processor.dispatch.merge.base import Bidder
 from async_processor.dispatch.merge.random_robin import RandomRobin
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.seat import Seat
@@ -57,9 +56,9 @@ class InTurn(RandomRobin):
     def __init__(self) -> None:
         self._turn = 0
 
-    def choose(self, bidders: Sequence[Bidder]) -> int:
+    def choose(self, queues: Sequence[QueueSettings], now: float) -> int:
         self._turn += 1
-        return self._turn % len(bidders)
+        return self._turn % len(queues)
 
 
 def queue(name: str = "q") -> QueueSettings:
@@ -166,12 +165,8 @@ async def test_a_cancelled_bid_leaves_its_slots_to_the_others() -> None:
 
 
 def test_random_robin_gives_every_bidder_its_chance() -> None:
-    class Bid:
-        def __init__(self, name: str) -> None:
-            self.queue = queue(name)
-
-    policy, bidders = RandomRobin(), [Bid("a"), Bid("b"), Bid("c")]
-    assert {policy.choose(bidders) for _ in range(200)} == {0, 1, 2}
+    policy, queues = RandomRobin(), [queue("a"), queue("b"), queue("c")]
+    assert {policy.choose(queues, 0.0) for _ in range(200)} == {0, 1, 2}
 
 
 @given(

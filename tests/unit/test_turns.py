@@ -49,9 +49,9 @@ def pool(workers: int) -> Pool:
     )
 
 
-def ready(classification: Classification, deadline: float = 10.0) -> Ready:
+def ready(classification: Classification, deadline: float = 10.0, lot: str = "lot") -> Ready:
     request = Request(id="r", deadline=deadline, payload=b"{}")
-    return Ready(queue=QUEUE, request=request, since=0.0, classification=classification, lot="lot")
+    return Ready(queue=QUEUE, request=request, since=0.0, classification=classification, lot=lot)
 
 
 async def seat(of: Pool) -> Seat:
@@ -104,7 +104,7 @@ async def test_a_full_lane_names_the_lot() -> None:
     first = await seat(one)
     waiting = asyncio.create_task(first.wait_for_turn(ready(Classification.OVERFLOW), 5.0))
     await asyncio.sleep(0)
-    assert one.merge.add(ready(Classification.OVERFLOW)) == "lot"
+    assert one.merge.add(ready(Classification.OVERFLOW), 0.0) == "lot"
     waiting.cancel()
 
 
@@ -144,3 +144,60 @@ def test_a_second_look_listens_as_long_as_somebody_waits_for_it() -> None:
     assert len(bell.listeners) == 1
     looks.leave("b", some_seat)
     assert not len(bell.listeners)
+
+
+class Surplus:
+    """A pool of two: one worker is busy, one runs a covered request of tenant A, and surplus waits,
+    B's before A's."""
+
+    async def prepare(self) -> Surplus:
+        self.pool = pool(2)
+        await busy(self.pool)
+        self.covered = await seat(self.pool)
+        await self.covered.wait_for_turn(ready(Classification.RESERVED, lot="A"), 5.0)
+        self.covered.dispatched()
+        self.others, self.waits_b = await self._waiting("B")
+        self.own, self.waits_a = await self._waiting("A")
+        return self
+
+    async def _waiting(self, lot: str) -> tuple[Seat, asyncio.Task[str | None]]:
+        waiting, request = await seat(self.pool), ready(Classification.OVERFLOW, lot=lot)
+        task = asyncio.create_task(waiting.wait_for_turn(request, 5.0))
+        await asyncio.sleep(0)
+        return waiting, task
+
+    def covered_ends(self) -> None:
+        """And slots are offered now."""
+        self.covered.leave()
+        self.pool.publish_gate()
+
+
+async def test_the_slot_of_a_covered_request_is_kept_for_the_next_of_its_tenant() -> None:
+    surplus = await Surplus().prepare()
+    surplus.covered_ends()
+    assert surplus.pool.free_slots == 1
+    surplus.own.look_again()  # its quota has room again
+    await surplus.waits_a
+    assert await surplus.own.wait_for_turn(ready(Classification.RESERVED, lot="A"), 5.0) is None
+    assert surplus.own.has_slot
+    assert not surplus.others.has_slot
+    surplus.own.leave()
+    await surplus.waits_b
+
+
+async def test_a_slot_that_nobody_comes_for_is_not_kept_for_long() -> None:
+    surplus = await Surplus().prepare()
+    surplus.covered_ends()
+    await surplus.waits_b
+    assert surplus.others.has_slot
+    surplus.others.leave()
+    await surplus.waits_a
+
+
+async def test_no_slot_is_kept_where_no_surplus_of_the_tenant_waits() -> None:
+    surplus = await Surplus().prepare()
+    surplus.own.leave()
+    surplus.waits_a.cancel()
+    await asyncio.sleep(0)
+    surplus.covered_ends()
+    assert surplus.others.has_slot

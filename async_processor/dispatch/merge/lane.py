@@ -1,78 +1,76 @@
-"""One lane: round-robin between queues, deadline order within a queue."""
+"""One lane: fair shares between groups of requests, deadline order within a group."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections import OrderedDict
+from collections import Counter
+from collections.abc import Collection
 
 from async_processor.dispatch.merge.base import Ready
+from async_processor.dispatch.merge.shares import Shares
 
 _Entry = tuple[float, int, Ready]
 
 
 class Lane:
-    """The requests that wait in it, at most `capacity`. Every operation is O(log n)."""
+    """The requests that wait in it, by group: a queue, or a tenant. Times are monotonic seconds."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._queues: OrderedDict[str, list[_Entry]] = OrderedDict()
+    def __init__(self) -> None:
+        self._groups: dict[str, list[_Entry]] = {}
         self._arrivals = itertools.count()
-        self._waiting: set[int] = set()
-        """Identities of those that wait; who left early is skipped when it comes up."""
+        self._steps: dict[Ready, float] = {}
+        """Of those that wait; who left early is skipped when it comes up."""
+        self._sizes: Counter[str] = Counter()
+        self._shares = Shares()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._steps)
+
+    def size(self, group: str) -> int:
+        """How many of a group wait."""
+        return self._sizes[group]
 
     @property
-    def room(self) -> int:
-        return self._capacity - len(self._waiting)
+    def groups(self) -> Collection[str]:
+        """Those of which any wait."""
+        return self._groups.keys()
 
-    def add(self, ready: Ready) -> None:
+    def add(self, group: str, ready: Ready, step: float, now: float) -> None:
+        """Let a request wait; its turn moves the group's mark on by `step`."""
         entry = (ready.request.deadline, next(self._arrivals), ready)
-        heapq.heappush(self._queues.setdefault(ready.queue.queue_name, []), entry)
-        self._waiting.add(id(ready))
+        heapq.heappush(self._groups.setdefault(group, []), entry)
+        self._steps[ready] = step
+        self._sizes[group] += 1
+        self._shares.join(group, now)
 
-    def remove(self, ready: Ready) -> bool:
-        """Take one out of turn; False when it does not wait here."""
-        if id(ready) not in self._waiting:
-            return False
-        self._waiting.discard(id(ready))
-        self._tidy(ready.queue.queue_name)
-        return True
-
-    def peek(self) -> Ready | None:
-        """Whose turn is next."""
-        for heap in self._queues.values():
-            return heap[0][2]
-        return None
-
-    def next(self) -> Ready | None:
-        """Take out whose turn it is; its queue is then the last in the round."""
-        ready = self.peek()
-        if ready is None:
+    def next(self, now: float) -> Ready | None:
+        """Take out whose turn it is."""
+        if not self._groups:
             return None
-        name = ready.queue.queue_name
-        self._waiting.discard(id(ready))
-        self._tidy(name)
-        if name in self._queues:
-            self._queues.move_to_end(name)
+        group = min(self._groups, key=self._shares.mark)
+        ready = self._groups[group][0][2]
+        self.take(group, ready, now)
         return ready
+
+    def take(self, group: str, ready: Ready, now: float) -> None:
+        """Take out one that waits, as if it were its turn."""
+        self._shares.serve(group, self._steps[ready])
+        self.remove(group, ready, now)
+
+    def remove(self, group: str, ready: Ready, now: float) -> bool:
+        """Take one out of turn; False when it does not wait here."""
+        if self._steps.pop(ready, None) is None:
+            return False
+        self._sizes[group] -= 1
+        heap = self._groups[group]
+        while heap and heap[0][2] not in self._steps:
+            heapq.heappop(heap)
+        if not heap:
+            del self._groups[group], self._sizes[group]
+            self._shares.leave(group, now)
+        return True
 
     def oldest(self) -> Ready | None:
         """The one that has waited longest."""
-        waiting = (
-            entry[2]
-            for heap in self._queues.values()
-            for entry in heap
-            if id(entry[2]) in self._waiting
-        )
-        return min(waiting, key=lambda ready: ready.since, default=None)
-
-    def _tidy(self, name: str) -> None:
-        """Drop the departed from the front, so that a front entry always waits."""
-        heap = self._queues[name]
-        while heap and id(heap[0][2]) not in self._waiting:
-            heapq.heappop(heap)
-        if not heap:
-            del self._queues[name]
+        return min(self._steps, key=lambda ready: ready.since, default=None)

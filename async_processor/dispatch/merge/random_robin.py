@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from async_processor.admission.base import Classification
-from async_processor.dispatch.merge.base import Bidder, Ready
+from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, nobody_tells
 
@@ -19,22 +19,25 @@ class RandomRobin:
 
     ahead = False
 
-    def choose(self, bidders: Sequence[Bidder]) -> int:
-        return random.randrange(len(bidders))
+    def choose(self, queues: Sequence[QueueSettings], now: float) -> int:  # noqa: ARG002
+        return random.randrange(len(queues))
 
     def lane(self, queue: QueueSettings, classification: Classification) -> int:  # noqa: ARG002
         return 0
 
-    def room(self, queue: QueueSettings) -> int:  # noqa: ARG002
+    def expect(self, queue: QueueSettings, change: int) -> None:
+        """What is claimed has its slot."""
+
+    def room(self, queue: QueueSettings, now: float) -> int:  # noqa: ARG002
         return 0
 
-    def add(self, ready: Ready) -> str | None:
+    def add(self, ready: Ready, now: float) -> str | None:
         raise NotImplementedError("nothing waits for this policy")
 
-    def next(self, now: float) -> Ready | None:  # noqa: ARG002
+    def next(self, now: float, *, covered: bool = False) -> Ready | None:  # noqa: ARG002
         return None
 
-    def remove(self, ready: Ready) -> None:
+    def remove(self, ready: Ready, now: float) -> None:
         """Nothing waits here."""
 
     def lot_room(

@@ -1,17 +1,22 @@
 """Six strict lanes: what a quota covers before what it does not, and within each by tier.
 
 reserved-interactive, reserved-async, reserved-batch, overflow-interactive, overflow-async,
-overflow-batch. An unknown tier is batch, an unclassified request is overflow.
+overflow-batch. An unknown tier is batch, an unclassified request is overflow. Within a lane queues
+take turns; within a queue the earliest deadline goes first.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from async_processor.admission.base import Classification
-from async_processor.dispatch.merge.base import Bidder, Ready
+from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.merge.lane import Lane
+from async_processor.dispatch.merge.looks import Looks
+from async_processor.dispatch.merge.places import Places
+from async_processor.dispatch.merge.rounds import Rounds
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, Listeners
 from async_processor.wire.tiers import Tier, read
@@ -27,6 +32,10 @@ LOT: Final = "lane "
 """What the names of lots begin with where requests of a full lane wait that have no lot of their
 gate's; the lane's name follows."""
 
+LOOKS: Final = 1000
+"""Requests over their quota that are put aside at once, and in a second, as long as none within
+its quota is found among them."""
+
 
 def lane_of(tier: Tier, classification: Classification) -> int:
     """A request's lane, 0 the highest to 5."""
@@ -35,69 +44,81 @@ def lane_of(tier: Tier, classification: Classification) -> int:
 
 
 class TierPriority:
-    """A lower lane gets a slot only when every higher one is empty.
-
-    Lanes are short, and each has a place of its own in the pool's memory, so that no lane can
-    crowd out a higher one.
-    """
+    """A lower lane gets a slot only when every higher one is empty."""
 
     ahead = True
 
     def __init__(self, *, workers: int, tier_label: str) -> None:
-        capacity = max(1, workers // len(LANES))
-        self._lanes = tuple(Lane(capacity) for _ in LANES)
+        self._lanes = tuple(Lane() for _ in LANES)
+        self._places = Places(workers=workers, lanes=len(LANES), least=1)
         self._tier_label = tier_label
-        self._turns: dict[str, int] = {}
-        self._turn = 0
+        self._rounds = Rounds()
+        self._looks = Looks(most=LOOKS, pace=LOOKS)
         self._recalls = Listeners[[]]()
+        self._expected: Counter[tuple[Tier, str]] = Counter()
+        """By tier and queue."""
+        self._classified: set[str] = set()
+        """Queues whose gate tells what a quota covers."""
 
-    def choose(self, bidders: Sequence[Bidder]) -> int:
-        """The highest tier; among equals the queue whose last turn is longest ago."""
-        turn = min(
-            range(len(bidders)),
-            key=lambda index: (
-                self._tier(bidders[index].queue).rank,
-                self._turns.get(bidders[index].queue.queue_name, 0),
-            ),
-        )
-        self._turn += 1
-        self._turns[bidders[turn].queue.queue_name] = self._turn
-        return turn
+    def choose(self, queues: Sequence[QueueSettings], now: float) -> int:
+        """The highest tier; among equals in turns."""
+        highest = min(self._tier(queue).rank for queue in queues)
+        names = [queue.queue_name for queue in queues]
+        equals = {queue.queue_name: 1.0 for queue in queues if self._tier(queue).rank == highest}
+        return names.index(self._rounds.choose(equals, now))
 
-    def room(self, queue: QueueSettings) -> int:
-        tier = self._tier(queue)
-        return sum(
-            self._lanes[lane_of(tier, classification)].room
-            for classification in (Classification.RESERVED, Classification.OVERFLOW)
-        )
+    def expect(self, queue: QueueSettings, change: int) -> None:
+        self._expected[self._tier(queue), queue.queue_name] += change
 
-    def add(self, ready: Ready) -> str | None:
-        lane = self._lane(ready)
-        if not lane.room:
-            return ready.lot or LOT + LANES[self.lane(ready.queue, ready.classification)]
-        lane.add(ready)
+    def room(self, queue: QueueSettings, now: float) -> int:
+        """Where only the overflow lane is full, the queue is looked through for what is covered."""
+        taken, name = self._taken(), queue.queue_name
+        reserved, overflow = (self._places.left(taken, lane) for lane in self._lanes_of(queue))
+        if name not in self._classified:
+            return overflow
+        if overflow > 0:
+            return min(reserved, overflow)
+        return min(reserved, self._looks.left(now))
+
+    def _taken(self) -> Sequence[int]:
+        """By lane; what is expected counts in both lanes that it may turn out to belong in."""
+        taken = [len(lane) for lane in self._lanes]
+        for (tier, name), count in self._expected.items():
+            taken[lane_of(tier, Classification.OVERFLOW)] += count
+            if name in self._classified:
+                taken[lane_of(tier, Classification.RESERVED)] += count
+        return taken
+
+    def add(self, ready: Ready, now: float) -> str | None:
+        name, lane = ready.queue.queue_name, self.lane(ready.queue, ready.classification)
+        if ready.classification is not Classification.NONE:
+            self._classified.add(name)
+        if self._left(lane) <= 0:
+            self._looks.in_vain()
+            return ready.lot or LOT + LANES[lane]
+        if ready.classification is Classification.RESERVED:
+            self._looks.found()
+        self._lanes[lane].add(name, ready, 1.0, now)
         return None
 
-    def next(self, now: float) -> Ready | None:  # noqa: ARG002 - strict lanes know no age
-        for lane in self._lanes:
-            was_full = not lane.room
-            ready = lane.next()
+    def next(self, now: float, *, covered: bool = False) -> Ready | None:
+        for lane in self._lanes[: len(Tier)] if covered else self._lanes:
+            ready = lane.next(now)
             if ready is not None:
-                self._tell(was_full)
+                self._recalls.tell()
                 return ready
         return None
 
-    def remove(self, ready: Ready) -> None:
-        lane = self._lane(ready)
-        was_full = not lane.room
-        if lane.remove(ready):
-            self._tell(was_full)
+    def remove(self, ready: Ready, now: float) -> None:
+        lane = self._lanes[self.lane(ready.queue, ready.classification)]
+        if lane.remove(ready.queue.queue_name, ready, now):
+            self._recalls.tell()
 
     def lot_room(
         self, queue: QueueSettings, lot: str, covered: int, coming: Mapping[str, int]
     ) -> int | None:
         """What comes back goes into the reserved lane as far as it is covered, else overflow."""
-        room = self._lane_of_lot(queue, lot, covered).room - sum(coming.values())
+        room = self._left(self._lane_of_lot(queue, lot, covered)) - sum(coming.values())
         return max(0, min(room, covered) if covered else room)
 
     def on_room(self, recall: Callable[[], None]) -> Leave:
@@ -106,20 +127,18 @@ class TierPriority:
     def lane(self, queue: QueueSettings, classification: Classification) -> int:
         return lane_of(self._tier(queue), classification)
 
-    def _lane(self, ready: Ready) -> Lane:
-        return self._lanes[self.lane(ready.queue, ready.classification)]
+    def _left(self, lane: int) -> int:
+        return self._places.left([len(each) for each in self._lanes], lane)
 
-    def _lane_of_lot(self, queue: QueueSettings, lot: str, covered: int) -> Lane:
+    def _lane_of_lot(self, queue: QueueSettings, lot: str, covered: int) -> int:
         name = lot.removeprefix(LOT)
         if name in LANES:
-            return self._lanes[LANES.index(name)]
-        return self._lanes[
-            self.lane(queue, Classification.RESERVED if covered else Classification.OVERFLOW)
-        ]
+            return LANES.index(name)
+        return self.lane(queue, Classification.RESERVED if covered else Classification.OVERFLOW)
+
+    def _lanes_of(self, queue: QueueSettings) -> tuple[int, int]:
+        tier = self._tier(queue)
+        return lane_of(tier, Classification.RESERVED), lane_of(tier, Classification.OVERFLOW)
 
     def _tier(self, queue: QueueSettings) -> Tier:
         return read(queue.labels.get(self._tier_label, ""))
-
-    def _tell(self, was_full: bool) -> None:
-        if was_full:
-            self._recalls.tell()

@@ -1,20 +1,25 @@
 """Shares by weight among tenants, tier by tier.
 
-Within a tier: deficit round robin (Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
-Round-Robin", SIGCOMM 1995) with the smallest quantum: all accounts grow by their weights, in step,
-until one of them covers the cost of its tenant's next request. Between tiers the order is strict,
-but for age: a request that has waited for `max_age` here goes first.
+Within a tier tenants share by their weights (see `shares`), in requests or in tokens. Between tiers
+the order is strict, but for age: a request that has waited here for `max_age` goes first.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import ceil
 from typing import Final
 
 from async_processor.admission.base import Classification
-from async_processor.dispatch.merge.base import Bidder, Ready
+from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.merge.cost import Cost
 from async_processor.dispatch.merge.lane import Lane
+from async_processor.dispatch.merge.looks import Looks
+from async_processor.dispatch.merge.mix import Mix
+from async_processor.dispatch.merge.places import Places
+from async_processor.dispatch.merge.rounds import Rounds
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, Listeners
 from async_processor.wire.tiers import Tier, read
@@ -24,81 +29,29 @@ DEFAULT: Final = "default"
 
 LOT_PREFIX: Final = "fair:"
 
-LARGEST_SHARE: Final = 2
-"""A tenant may have half of its tier's places, and less beside others, so that it cannot hide
-them."""
+LARGEST_SHARE: Final = 2.0
+"""A tenant with the usual rate may have so many times the places that are left."""
+
+LOOKS_PER_WORKER: Final = 4
+"""Requests that are put aside in a row to find those of another tenant that has come lately."""
 
 
-class Tenants:
-    """The lanes of one tier's tenants, and their accounts."""
+class Inflow:
+    """What one queue brings, and how far it may be looked through."""
 
-    def __init__(self, weight: Callable[[str], float], cost: Cost, places: int) -> None:
-        self._weight = weight
-        self._cost = cost
-        self._places = places
-        self._lanes: dict[str, Lane] = {}
-        self._accounts: dict[str, float] = {}
-        self._costs: dict[int, float] = {}
-
-    @property
-    def room(self) -> int:
-        """Places that are free."""
-        return self._places - len(self._costs)
-
-    def lane_room(self, tenant: str) -> int:
-        """Places that a tenant may still take, whether the tier has them or not."""
-        lane = self._lanes.get(tenant)
-        tenants = len(self._lanes) + (lane is None)
-        capacity = max(1, self._places // max(LARGEST_SHARE, tenants))
-        return capacity - (0 if lane is None else len(lane))
-
-    def add(self, tenant: str, ready: Ready) -> None:
-        self._lanes.setdefault(tenant, Lane(self._places)).add(ready)
-        self._accounts.setdefault(tenant, 0.0)
-        self._costs[id(ready)] = self._cost(ready.request)
-
-    def next(self) -> Ready | None:
-        """Take out whose turn it is."""
-        if not self._lanes:
-            return None
-        rounds, tenant = min((self._rounds_until(tenant), tenant) for tenant in self._lanes)
-        for each in self._lanes:
-            self._accounts[each] += max(0.0, rounds) * self._weight(each)
-        ready = self._lanes[tenant].peek()
-        assert ready is not None  # noqa: S101 - an empty lane is forgotten
-        self._accounts[tenant] -= self._costs[id(ready)]
-        self._lanes[tenant].next()
-        self._forget(tenant, ready)
-        return ready
-
-    def remove(self, tenant: str, ready: Ready) -> bool:
-        """Take one out of turn; False when it does not wait here."""
-        lane = self._lanes.get(tenant)
-        if lane is None or not lane.remove(ready):
-            return False
-        self._forget(tenant, ready)
-        return True
-
-    def oldest(self) -> Ready | None:
-        """The request that has waited longest."""
-        found = [ready for lane in self._lanes.values() if (ready := lane.oldest()) is not None]
-        return min(found, key=lambda ready: ready.since, default=None)
-
-    def _rounds_until(self, tenant: str) -> float:
-        """How often the accounts must grow until this tenant can pay for its next request."""
-        ready = self._lanes[tenant].peek()
-        assert ready is not None  # noqa: S101 - an empty lane is forgotten
-        return (self._costs[id(ready)] - self._accounts[tenant]) / self._weight(tenant)
-
-    def _forget(self, tenant: str, ready: Ready) -> None:
-        """A tenant with nothing waiting saves nothing up."""
-        del self._costs[id(ready)]
-        if not len(self._lanes[tenant]):
-            del self._lanes[tenant], self._accounts[tenant]
+    def __init__(self, *, workers: int) -> None:
+        self.mix = Mix()
+        self.looks = Looks(most=LOOKS_PER_WORKER * workers, pace=workers)
+        """For tenants that came lately and have room."""
+        self.scouts = Looks(most=workers, pace=workers)
+        """For tenants that nobody has seen."""
 
 
 class WeightedFair:
-    """Requests wait in their tenant's lane; one of a full lane waits in the tenant's lot."""
+    """Requests wait in their tier's lane, of a usual tenant at most twice as many as places are
+    left: a tenant alone takes two thirds of all, two take two fifths each (Choudhury and Hahne,
+    "Dynamic Queue Length Thresholds", IEEE/ACM Transactions on Networking 1998); of others more or
+    less, as they are served faster or slower. What is above that waits in the tenant's lot."""
 
     ahead = True
 
@@ -115,50 +68,63 @@ class WeightedFair:
         self._tier_label = tier_label
         self._attribute = attribute
         self._weights = weights
+        self._cost = cost
         self._max_age = max_age
-        places = max(1, workers // len(Tier))
-        self._tiers = {tier: Tenants(self._weight, cost, places) for tier in Tier}
-        self._turns: dict[str, int] = {}
-        self._turn = 0
+        self._lanes = {tier: Lane() for tier in Tier}
+        self._crowds = {tier: Mix() for tier in Tier}
+        self._places = Places(workers=workers, lanes=len(Tier), least=2)
+        self._inflows = defaultdict[str, Inflow](partial(Inflow, workers=workers))
+        """By queue."""
+        self._rounds = Rounds()
+        self._expected: Counter[Tier] = Counter()
         self._recalls = Listeners[[]]()
 
-    def choose(self, bidders: Sequence[Bidder]) -> int:
-        """The queue whose last turn is longest ago; tiers have places of their own."""
-        turn = min(
-            range(len(bidders)),
-            key=lambda index: self._turns.get(bidders[index].queue.queue_name, 0),
-        )
-        self._turn += 1
-        self._turns[bidders[turn].queue.queue_name] = self._turn
-        return turn
+    def choose(self, queues: Sequence[QueueSettings], now: float) -> int:
+        """In turns, by the rates of what the queues bring; tiers have places of their own."""
+        names = [queue.queue_name for queue in queues]
+        steps = {name: 1 / self._inflows[name].mix.usual_rate for name in names}
+        return names.index(self._rounds.choose(steps, now))
 
     def lane(self, queue: QueueSettings, classification: Classification) -> int:  # noqa: ARG002
         return 0
 
-    def room(self, queue: QueueSettings) -> int:
-        return self._tenants(queue).room
+    def expect(self, queue: QueueSettings, change: int) -> None:
+        self._expected[self._tier(queue)] += change
 
-    def add(self, ready: Ready) -> str | None:
-        tenants, tenant = self._tenants(ready.queue), self._tenant(ready)
-        if tenants.lane_room(tenant) <= 0:
+    def room(self, queue: QueueSettings, now: float) -> int:
+        """Where a tenant's places are full, the queue is looked through for other tenants."""
+        tier, inflow = self._tier(queue), self._inflows[queue.queue_name]
+        expected, left = self._expected[tier], self._left(tier)
+        rooms = self._rooms(tier, inflow, now)
+        sure = min(left, *rooms) - expected
+        if sure > 0:
+            return sure
+        looks = inflow.looks if any(rooms) else inflow.scouts
+        return min(looks.left(now), left) - expected
+
+    def add(self, ready: Ready, now: float) -> str | None:
+        tier, tenant = self._tier(ready.queue), self._tenant(ready)
+        inflow = self._inflows[ready.queue.queue_name]
+        rate = self._weight(tenant) / self._cost(ready.request)
+        for mix in (inflow.mix, self._crowds[tier]):
+            mix.note(tenant, rate, now)
+        if not self._tenant_room(tier, tenant):
+            inflow.looks.in_vain()
+            inflow.scouts.in_vain()
             return LOT_PREFIX + tenant
-        tenants.add(tenant, ready)
+        if not all(self._rooms(tier, inflow, now)):
+            inflow.looks.found()
+        self._lanes[tier].add(tenant, ready, 1 / rate, now)
         return None
 
-    def next(self, now: float) -> Ready | None:
-        ready = self._overdue(now)
+    def next(self, now: float, *, covered: bool = False) -> Ready | None:  # noqa: ARG002
+        ready = self._overdue(now) or self._in_turn(now)
         if ready is not None:
-            self.remove(ready)
-            return ready
-        for tenants in self._tiers.values():
-            ready = tenants.next()
-            if ready is not None:
-                self._recalls.tell()
-                return ready
-        return None
+            self._recalls.tell()
+        return ready
 
-    def remove(self, ready: Ready) -> None:
-        if self._tenants(ready.queue).remove(self._tenant(ready), ready):
+    def remove(self, ready: Ready, now: float) -> None:
+        if self._lanes[self._tier(ready.queue)].remove(self._tenant(ready), ready, now):
             self._recalls.tell()
 
     def lot_room(
@@ -170,24 +136,46 @@ class WeightedFair:
     ) -> int | None:
         if not lot.startswith(LOT_PREFIX):
             return None
-        tenants = self._tenants(queue)
-        own = tenants.lane_room(lot.removeprefix(LOT_PREFIX)) - coming.get(lot, 0)
-        return max(0, min(tenants.room - sum(coming.values()), own))
+        tier = self._tier(queue)
+        own = self._tenant_room(tier, lot.removeprefix(LOT_PREFIX)) - coming.get(lot, 0)
+        return max(0, min(self._left(tier) - sum(coming.values()), own))
 
     def on_room(self, recall: Callable[[], None]) -> Leave:
         return self._recalls.add(recall)
 
+    def _in_turn(self, now: float) -> Ready | None:
+        taken = (lane.next(now) for lane in self._lanes.values())
+        return next((ready for ready in taken if ready is not None), None)
+
     def _overdue(self, now: float) -> Ready | None:
         if self._max_age is None:
             return None
-        found = [ready for each in self._tiers.values() if (ready := each.oldest()) is not None]
+        found = [ready for lane in self._lanes.values() if (ready := lane.oldest()) is not None]
         oldest = min(found, key=lambda ready: ready.since, default=None)
         if oldest is None or now - oldest.since < self._max_age:
             return None
+        self._lanes[self._tier(oldest.queue)].take(self._tenant(oldest), oldest, now)
         return oldest
 
-    def _tenants(self, queue: QueueSettings) -> Tenants:
-        return self._tiers[read(queue.labels.get(self._tier_label, ""))]
+    def _rooms(self, tier: Tier, inflow: Inflow, now: float) -> Sequence[int]:
+        """What tenants may add of those that a queue has brought lately."""
+        tenants = inflow.mix.tenants(now)
+        return [self._tenant_room(tier, tenant) for tenant in tenants] or [self._left(tier)]
+
+    def _tenant_room(self, tier: Tier, tenant: str) -> int:
+        """How many places a tenant may add to its own.
+
+        The k-th while size + k - 1 < share (left - k + 1).
+        """
+        left, size = self._left(tier), self._lanes[tier].size(tenant)
+        share = LARGEST_SHARE * self._crowds[tier].relative_rate(tenant)
+        return max(0, ceil((share * left - size) / (1 + share)))
+
+    def _left(self, tier: Tier) -> int:
+        return self._places.left([len(lane) for lane in self._lanes.values()], tier.rank)
+
+    def _tier(self, queue: QueueSettings) -> Tier:
+        return read(queue.labels.get(self._tier_label, ""))
 
     def _tenant(self, ready: Ready) -> str:
         return ready.request.metadata.get(self._attribute, "")

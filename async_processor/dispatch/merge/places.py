@@ -1,0 +1,23 @@
+"""How many requests may be claimed ahead of free slots, and how many of them for one lane.
+
+A lane alone has as many places as there are workers. Whatever it takes, each of the others keeps a
+few for itself, so that no lane can hide another: with those there are more places than workers, by
+a quarter in a large pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Places:
+    """Of a pool with so many workers and lanes; each lane keeps at least `least`."""
+
+    def __init__(self, *, workers: int, lanes: int, least: int) -> None:
+        self._kept = max(least, workers // (4 * lanes))
+        self._all = workers + (lanes - 1) * self._kept
+
+    def left(self, taken: Sequence[int], lane: int) -> int:
+        """How many more a lane may take, of what all lanes have taken; may be < 0."""
+        others = sum(max(each, self._kept) for each in taken) - max(taken[lane], self._kept)
+        return self._all - others - taken[lane]
