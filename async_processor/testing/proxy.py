@@ -69,6 +69,11 @@ class BadNetwork:
         """Let clients connect again."""
         self._is_up = True
 
+    def lead_to(self, server_port: int) -> None:
+        """Let another server be behind it, as an address moves in a failover."""
+        self._server_port = server_port
+        self.cut()
+
     def cut(self) -> None:
         """Break all connections; new ones are possible."""
         broken, self._broken = self._broken, asyncio.Event()

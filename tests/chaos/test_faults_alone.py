@@ -2,7 +2,7 @@
 
 What one fault does at one place is proved faster elsewhere: outages and lost answers in
 `tests/integration/test_redis_outages.py`, failovers in `test_redis_sentinel.py`, answers of every
-wrong kind in `test_http_engine.py`, a drain and a zombie in `tests/acceptance/test_faults.py`.
+wrong kind in `test_http_engine.py`, drains and zombies in `tests/acceptance`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from async_processor.testing.chaos.catalogue import FAULTS
-from async_processor.testing.chaos.plan import alone
+from async_processor.testing.chaos import broker_faults, inference_faults, process_faults
+from async_processor.testing.chaos.fault import Fault
+from async_processor.testing.chaos.plan import each
 from async_processor.testing.chaos.stage import Scene
 from async_processor.testing.chaos.trial import trial
 
 SCENE = Scene(replicas=2, workers=8, latency=0.3)
+GROUPS = {
+    "signals": [fault for fault in process_faults.ALL if fault not in process_faults.PROBED],
+    "probe points": process_faults.PROBED,
+    "broker": broker_faults.ALL,
+    "inference": inference_faults.ALL,
+}
 
 
-@pytest.mark.parametrize("name", FAULTS)
-async def test_alone(name: str, tmp_path: Path) -> None:
-    plan = alone(FAULTS[name], seed=1, requests=30, times=1, pause=0.1, replicas=SCENE.replicas)
-    verdict = await trial(name, plan, tmp_path, scene=SCENE)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("faults", GROUPS.values(), ids=GROUPS)
+async def test_each_alone(faults: list[Fault], tmp_path: Path) -> None:
+    plan = each(faults, seed=1, requests=20, replicas=SCENE.replicas)
+    verdict = await trial("each alone", plan, tmp_path, scene=SCENE, one_by_one=True)
     assert not verdict.problems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -29,11 +29,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
-def alone(
-    fault: Fault, *, seed: int, requests: int, times: int, pause: float, replicas: int
-) -> list[Step]:
-    """One kind of fault, so many times."""
-    return _steps(Random(seed), [fault.name] * times, requests, pause, replicas)
+def each(faults: Iterable[Fault], *, seed: int, requests: int, replicas: int) -> list[Step]:
+    """Every fault once, in their order, with so many requests for each."""
+    names = [fault.name for fault in faults]
+    return _steps(Random(seed), names, requests * len(names), 0.0, replicas)
 
 
 def mixed(

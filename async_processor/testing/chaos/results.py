@@ -41,6 +41,10 @@ class Results:
     def __len__(self) -> int:
         return self._read
 
+    def begin_again(self) -> None:
+        """The list was deleted: what comes stands at its beginning."""
+        self._read = 0
+
     async def follow(self) -> None:
         """Look again and again until cancelled; while the broker is away nothing is seen."""
         while True:

@@ -108,8 +108,8 @@ class Stage:
         settings["transport"] |= {"lease_ttl": self.scene.lease, "max_deliveries": 100}
         return settings
 
-    async def submit(self, count: int) -> None:
-        """Submit so many requests, and do not return before the broker has confirmed them."""
+    async def submit(self, count: int) -> list[str]:
+        """Submit so many requests; returns their ids once the broker has confirmed them."""
         first = len(self.submitted)
         ids = [f"r-{number}" for number in range(first, first + count)]
         self.submitted += ids
@@ -119,6 +119,7 @@ class Stage:
             )
             for each in ids
         )
+        return ids
 
     @property
     def missing(self) -> int:

@@ -30,13 +30,20 @@ async def trial(
     folder: Path,
     *,
     scene: Scene = USUAL,
+    one_by_one: bool = False,
     patience: float = 120.0,
     faults: Mapping[str, Fault] = FAULTS,
 ) -> Verdict:
-    """Carry a plan out; requests without a result after `patience` seconds are lost."""
+    """Carry a plan out; requests without a result after `patience` seconds are lost.
+
+    With `one_by_one` a fault waits until everything has recovered from the one before.
+    """
     began = time.monotonic()
     async with stage(scene, folder) as here:
-        await _carry_out(here, plan, faults)
+        if one_by_one:
+            await _one_by_one(here, plan, faults, patience)
+        else:
+            await _side_by_side(here, plan, faults)
         await _await_results(here, patience)
         verdict = judge(name, here.submitted, here.results.kinds, here.results.seen_at, here.ledger)
         return msgspec.structs.replace(
@@ -48,7 +55,20 @@ async def trial(
         )
 
 
-async def _carry_out(here: Stage, plan: Sequence[Step], faults: Mapping[str, Fault]) -> None:
+async def _one_by_one(
+    here: Stage, plan: Sequence[Step], faults: Mapping[str, Fault], patience: float
+) -> None:
+    for step in plan:
+        await here.submit(step.submit)
+        await _strike(here, step, faults[step.fault])
+        try:
+            await until(lambda: not here.missing, within=patience)
+        except TimeoutError:
+            here.complaints.append(f"{here.missing} requests have no result after: {step.fault}")
+            return
+
+
+async def _side_by_side(here: Stage, plan: Sequence[Step], faults: Mapping[str, Fault]) -> None:
     """Faults that touch different things may last side by side; the plan goes on meanwhile."""
     async with asyncio.TaskGroup() as under_way:
         for step in plan:
