@@ -116,6 +116,11 @@ class RollCensus:
         self._unread = ""
         self._changed = Listeners[[]]()
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a gate goes by the roll, or has."""
+        return self._wanted.is_set()
+
     def portion(self) -> Portion:
         return self._portion
 

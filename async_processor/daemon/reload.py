@@ -76,12 +76,19 @@ class Reloader:
             if _value(before, path) != _value(settings, path):
                 _log.warning("restart_needed", path=path)
         gates = self._shared.gates
+        if gates.roll and gates.roll.wanted and _meeting_place(before) != _meeting_place(settings):
+            _log.warning("restart_needed", path="transport.queues.0.queue_name")
         gates.prometheus = settings.prometheus
         try:
             await self._topology.apply(Workshop(settings, self._shared))
         except AsyncProcessorError:
             gates.prometheus = before.prometheus
             raise
+
+
+def _meeting_place(settings: Settings) -> str:
+    """By its first queue's name a replica finds the others that share its gates."""
+    return settings.queues[0].queue_name
 
 
 def _value(settings: Settings, path: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from async_processor.admission.base import Candidate, Continue, Ticket
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat
@@ -48,15 +50,18 @@ class Stay:
 
     async def refund(self) -> None:
         """Give back what the gates reserved, as if they had not been asked yet."""
-        while self._tickets:
-            await self._tickets.pop().refund()
+        await self._end_tickets(used=False)
 
     async def end_tickets(self) -> None:
-        """Give back what the gates reserved, the last first."""
-        used = self.held.started_at is not None
-        while self._tickets:
-            ticket = self._tickets.pop()
-            await (ticket.release() if used else ticket.refund())
+        """Give back what the gates reserved."""
+        await self._end_tickets(used=self.held.started_at is not None)
+
+    async def _end_tickets(self, *, used: bool) -> None:
+        """The last first; one that fails does not keep the others."""
+        async with AsyncExitStack() as ends:
+            while self._tickets:
+                ticket = self._tickets.pop(0)
+                ends.push_async_callback(ticket.release if used else ticket.refund)
 
     def _ticket_lost(self) -> None:
         self.held.interrupt(Interruption.TICKET_LOST)

@@ -155,3 +155,19 @@ async def test_what_needs_a_restart_is_named(fleet: Fleet, redis_server: RedisSe
         await reloaded(daemon)
         (event,) = daemon.events("restart_needed")
         assert event["path"] == "transport.lease_ttl"
+
+
+async def test_another_first_queue_needs_a_restart_where_gates_are_shared(
+    fleet: Fleet, redis_server: RedisServer
+) -> None:
+    """Replicas that share a gate find each other by it."""
+    gate = {"gate": {"type": "local-max-concurrency", "limit": 4, "shared": True}}
+    async with SimulatedPool(latency=0) as pool:
+        first = {"queue_name": "first", "igw_base_url": pool.url, **gate}
+        other = {"queue_name": "other", "igw_base_url": pool.url, **gate}
+        async with fleet(pool.url, transport={"queues": [first, other]}) as daemon:
+            swapped = {"queues": [other, first]}
+            daemon.configure(settings(redis_server.url, pool.url, transport=swapped))
+            await reloaded(daemon)
+            (event,) = daemon.events("restart_needed")
+            assert event["path"] == "transport.queues.0.queue_name"
