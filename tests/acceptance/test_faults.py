@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -128,22 +127,3 @@ async def test_a_stopped_process_that_wakes_up_late_writes_nothing(
             zombie.send(signal.SIGCONT)
             await all_results(seen, 8)
         assert zombie.running
-
-
-async def test_work_cut_off_by_a_drain_is_taken_over_at_once(
-    fleet: Fleet, producer: Producer
-) -> None:
-    async with SimulatedPool(latency=5.0) as pool:
-        first = fleet(pool.url, workers=20, drain_timeout="0.5s")
-        second = fleet(pool.url, workers=20)
-        await first.start()
-        async with reading(producer) as seen:
-            await producer.submit_many(submissions(20))
-            await until(lambda: pool.ledger.total >= 20)
-            await second.start()
-            assert await first.terminate() == 0
-            ended = time.monotonic()
-            await until(lambda: pool.ledger.total >= 40)
-            # Far below the lease: they were given back, not reclaimed.
-            assert time.monotonic() - ended < 1.5
-            await all_results(seen, 20)
