@@ -57,8 +57,7 @@ class Pair:
     async def fail_over(self) -> None:
         """The master dies, the replica takes its place with what it has, and the other follows."""
         await asyncio.to_thread(self.master.kill)
-        self.link.heal()
-        await ask(self.replica, "REPLICAOF", "NO", "ONE")
+        await ask(self.replica, "REPLICAOF", "NO", "ONE")  # what the network holds is lost
         self.address.lead_to(self.replica.port)
         await asyncio.to_thread(self.master.start)
         await ask(self.master, "REPLICAOF", "127.0.0.1", self.replica.port)

@@ -6,17 +6,20 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from async_processor.testing.chaos.fault import Fault, Scope, Strike, fault
+from async_processor.testing.daemons import DaemonFailed
+from async_processor.testing.eventually import eventually
 from async_processor.testing.ill_fated import MOMENTS, ProbePoint
 
-_FATE_SECONDS: Final = 30.0
+_FATE_SECONDS: Final = 10.0
 """After this a process that has not come to its probe point is killed where it is."""
+_START_SECONDS: Final = 60.0
 _FEED_SECONDS: Final = 0.1
-_START_SECONDS: Final = 1.5
+_EARLY_SECONDS: Final = 1.5
 _WHILE_SECONDS: Final = 3.0
 _HANDFUL: Final = 20
 _TEN_MINUTES: Final = 600
@@ -50,7 +53,8 @@ def killed_in_drain(step: str, moment: str) -> Fault:
         await asyncio.sleep(on.stage.scene.latency / 2)
         for _ in range(2):
             on.replica.daemon.send(signal.SIGTERM)
-        await _meet_fate(on)
+        await on.replica.daemon.ended()
+        _count_death(on)
 
     return Fault(
         name=f"SIGKILL {moment} {step} in a drain", act=act, scope=Scope.REPLICA, kills=True
@@ -58,16 +62,25 @@ def killed_in_drain(step: str, moment: str) -> Fault:
 
 
 async def _meet_fate(on: Strike) -> None:
-    """Give it work until it has died at its probe point."""
+    """Give it work until it has died at its probe point, or for long enough."""
+    with suppress(DaemonFailed):
+        await eventually(on.replica.daemon.ready, within=_START_SECONDS)
     until = time.monotonic() + _FATE_SECONDS
     while on.replica.daemon.running and time.monotonic() < until:
         await on.stage.submit(1)
         await asyncio.sleep(_FEED_SECONDS)
     if on.replica.daemon.running:
-        await on.replica.kill()
         on.stage.missed += 1
+        await on.replica.kill()
     else:
+        _count_death(on)
+
+
+def _count_death(on: Strike) -> None:
+    if on.replica.daemon.process.returncode == -signal.SIGKILL:
         on.replica.deaths += 1
+    else:
+        on.stage.missed += 1
 
 
 @fault("SIGTERM", Scope.REPLICA)
@@ -88,7 +101,7 @@ async def sigterm_twice(on: Strike) -> None:
 async def sigterm_at_start(on: Strike) -> None:
     await _end(on)
     await on.replica.spawn()
-    await asyncio.sleep(on.random.uniform(0, _START_SECONDS))
+    await asyncio.sleep(on.random.uniform(0, _EARLY_SECONDS))
     on.replica.daemon.send(signal.SIGTERM)
     code = await on.replica.daemon.ended()
     if code not in (0, -signal.SIGTERM):  # before Python runs, the signal itself ends it
