@@ -20,8 +20,8 @@ from async_processor.testing.chaos.trial import trial
 SCENE = Scene(replicas=2, workers=8, latency=0.3)
 GROUPS = {
     "signals": [fault for fault in process_faults.ALL if fault not in process_faults.PROBED],
-    "probe points": process_faults.PROBED,
     "broker": broker_faults.ALL,
+    "probe points": process_faults.PROBED,
     "inference": inference_faults.ALL,
 }
 
