@@ -36,5 +36,9 @@ class BrokerUnavailable(AsyncProcessorError):
     """The broker cannot be reached or cannot serve now; trying again later may work."""
 
 
+class BacklogUnknown(BrokerUnavailable):
+    """The broker can be reached, and does not tell how much waits."""
+
+
 class BrokerRefused(AsyncProcessorError):
     """The broker answers, and will give the same answer to every retry of this command."""

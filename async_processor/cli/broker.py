@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
+from async_processor.cli.pubsub_target import PubSubTarget
 from async_processor.errors import BrokerUnavailable, ConfigurationError, Problem
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from async_processor.config.settings import Settings
     from async_processor.fields import Confirm, TlsSettings
     from async_processor.producer import Producer
     from async_processor.producer.connection import Connection
+    from async_processor.producer.patience import OnOutage
+    from async_processor.producer.pubsub import PubSubProducer
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="The daemon's configuration: broker and queues.")
@@ -27,6 +32,12 @@ ResultQueueOption = Annotated[
     str, typer.Option("--result-queue", help="Where results without a mailbox go.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_NOT_HERE: Final = {
+    "memory": "its transport is memory, which lives in the daemon",
+    "gcp-pubsub": "its transport is gcp-pubsub, which this command cannot look into: use gcloud "
+    "pubsub, e.g. gcloud pubsub subscriptions pull <dead-letter subscription>",
+}
 
 RETRY_FOR: Final = 3.0
 """Seconds: somebody waits for the command, so it does not wait long for a broker that is away."""
@@ -78,8 +89,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             raise _wrong("--queue", f"name one of {', '.join(self.queues)}")
         return self.queues[0]
 
-    def producer(self, *, patient: bool = False) -> Producer:
-        """A producer for the one queue; a patient one lives through a restart of the broker."""
+    def producer(self, *, retry_for: float, on_outage: OnOutage | None = None) -> Producer:
+        """A producer for the one queue."""
         from async_processor.producer import Producer
 
         return Producer(
@@ -87,9 +98,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             tls=self.tls,
             queue=self.queue,
             result_queue=self.result_queue,
-            retry_for=PATIENT_RETRY_FOR if patient else RETRY_FOR,
+            retry_for=retry_for,
             confirm=self.confirm,
-            on_outage=OutageNotice() if patient else None,
+            on_outage=on_outage,
         )
 
     def connection(self) -> Connection:
@@ -97,6 +108,39 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         from async_processor.producer.connection import Connection
 
         return Connection(self.url, self.tls, RETRY_FOR)
+
+
+AnyTarget = Target | PubSubTarget
+
+
+def producer(
+    where: AnyTarget, *, patient: bool = False
+) -> AbstractAsyncContextManager[Producer | PubSubProducer]:
+    """A producer for the one queue; a patient one lives through a restart of the broker."""
+    if patient:
+        return where.producer(retry_for=PATIENT_RETRY_FOR, on_outage=OutageNotice())
+    return where.producer(retry_for=RETRY_FOR)
+
+
+def any_target(config: Path | None, url: str, queue: str = "", result_queue: str = "") -> AnyTarget:
+    """Like `target`, for commands that work on Pub/Sub too."""
+    from async_processor.config.settings import PubSubTransport
+
+    settings = _load(config) if config is not None else None
+    if settings is None or not isinstance(settings.transport, PubSubTransport):
+        return target(config, url, queue, result_queue)
+    transport = settings.transport
+    overrides = {one.queue_name: one.result_queue_name for one in settings.queues}
+    return PubSubTarget(
+        project_id=transport.project_id,
+        queues=(queue,) if queue else tuple(overrides),
+        topics={one.queue_name: one.topic_id for one in transport.topics},
+        result_topic=result_queue or transport.result_topic_id,
+        results_from=result_queue,
+        overrides={name: override for name, override in overrides.items() if override},
+        daemon=_health_port(settings),
+        bearer_token=settings.server.bearer_token,
+    )
 
 
 def target(config: Path | None, url: str, queue: str = "", result_queue: str = "") -> Target:
@@ -131,7 +175,7 @@ def _configured(settings: Settings, url: str, queue: str, result_queue: str) -> 
 
     transport = settings.transport
     if not isinstance(transport, RedisSettings):
-        raise _wrong("--config", f"its transport is {transport.type}, which lives in the daemon")
+        raise _wrong("--config", _NOT_HERE[transport.type])
     overrides = {one.queue_name: one.result_queue_name for one in settings.queues}
     return Target(
         url=url or transport.url,

@@ -23,7 +23,7 @@ def cancel(
 
     Example: async-processor cancel r-1 r-2
     """
-    outcome = dict(zip(ids, loop.run(_cancel(broker.target(config, url), ids)), strict=True))
+    outcome = dict(zip(ids, loop.run(_cancel(broker.any_target(config, url), ids)), strict=True))
     if as_json:
         typer.echo(msgspec.json.encode(outcome))
     for request_id, cancelled in outcome.items():
@@ -39,7 +39,7 @@ def cancel(
         raise typer.Exit(1)
 
 
-async def _cancel(where: broker.Target, ids: list[str]) -> list[bool]:
+async def _cancel(where: broker.AnyTarget, ids: list[str]) -> list[bool]:
     single = msgspec.structs.replace(where, queues=where.queues[:1])
-    async with single.producer() as producer:
+    async with broker.producer(single) as producer:
         return await producer.cancel(*ids)

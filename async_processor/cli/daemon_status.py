@@ -18,6 +18,7 @@ class ToldQueue(msgspec.Struct, frozen=True, kw_only=True):
     queue_id: str
     queue_name: str
     pool_name: str
+    backlog: int | None = None
     inflight: int | None = None
     gate: dict[str, Any] = {}
     why: str = ""

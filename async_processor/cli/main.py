@@ -39,6 +39,7 @@ _COMMANDS: Final = {
         help="List, show, requeue and purge what could not be processed.",
     ),
     "config": Entry(module="config", name="app", help="Check, explain and migrate configuration."),
+    "pubsub": Entry(module="pubsub", name="app", help="Prepare Google Pub/Sub."),
     "gate": Entry(module="gate", name="app", help="See what the configured gates read and allow."),
     "demo": Entry(module="demo", name="demo", help="Watch the whole thing work, in a minute."),
     "simulate-pool": Entry(

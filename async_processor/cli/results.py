@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from async_processor.cli import broker, loop
+from async_processor.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from async_processor.producer import Taken
@@ -32,14 +33,17 @@ def results(
     Example: async-processor results --follow > results.jsonl
     """
     del as_json
-    where = broker.target(config, url, result_queue=result_queue)
+    where = broker.any_target(config, url, result_queue=result_queue)
+    if not where.results_from:
+        message = "is required: on Pub/Sub results are read from a subscription of the result topic"
+        raise ConfigurationError([Problem(path="--result-queue", message=message)])
     loop.run(_print(where, follow=follow, count=count))
 
 
-async def _print(where: broker.Target, *, follow: bool, count: int | None) -> None:
+async def _print(where: broker.AnyTarget, *, follow: bool, count: int | None) -> None:
     single = msgspec.structs.replace(where, queues=where.queues[:1])
     async with (
-        single.producer(patient=follow) as producer,
+        broker.producer(single, patient=follow) as producer,
         producer.results(where.results_from, follow=follow) as reader,
     ):
         for printed in counted(1):

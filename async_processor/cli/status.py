@@ -11,6 +11,8 @@ import typer
 
 from async_processor.cli import broker, loop, status_words
 from async_processor.cli.daemon_status import Asked, ToldQueue, ask
+from async_processor.cli.pubsub_target import PubSubTarget
+from async_processor.errors import ConfigurationError, Problem
 from async_processor.redis_io.queue_report import QueueReport, read_report
 
 _PLAIN_WIDTH: Final = 160
@@ -41,8 +43,11 @@ def status(
 
     Example: async-processor status --daemon http://localhost:8081
     """
-    where = broker.target(config, url, queue)
+    where = broker.any_target(config, url, queue)
     asked = ask(daemon or where.daemon, token or where.bearer_token)
+    if isinstance(where, PubSubTarget):
+        _show_told(asked, as_json=as_json)
+        return
     if asked.told and asked.told.queues and not (config or queue):
         where = msgspec.structs.replace(
             where, queues=tuple(told.queue_name for told in asked.told.queues)
@@ -53,6 +58,22 @@ def status(
         typer.echo(msgspec.json.encode(document))
     else:
         _show(reports, document)
+
+
+def _show_told(asked: Asked, *, as_json: bool) -> None:
+    """Pub/Sub cannot be looked into from here; what its backlog is, the daemon asks for."""
+    if asked.told is None:
+        fault = asked.fault or "ask a daemon with --daemon URL"
+        raise ConfigurationError(
+            [Problem(path="status", message=f"Pub/Sub itself does not tell: {fault}")]
+        )
+    if as_json:
+        typer.echo(msgspec.json.encode(asked.told))
+        return
+    for queue in asked.told.queues:
+        backlog = "unknown" if queue.backlog is None else str(queue.backlog)
+        line = f"{queue.queue_name}: backlog {backlog}, in flight {queue.inflight or 0}"
+        typer.echo(f"{line}; {queue.why}" if queue.why else line)
 
 
 async def _read(where: broker.Target) -> list[QueueReport]:

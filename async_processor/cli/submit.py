@@ -45,7 +45,7 @@ def submit(
     """
     from async_processor.cli.submitting import Job, summarise
 
-    where = broker.target(config, url, queue, result_queue)
+    where = broker.any_target(config, url, queue, result_queue)
     if wait and where.queue in where.overrides:
         raise _wrong(
             "--wait",
@@ -67,8 +67,8 @@ def submit(
         raise typer.Exit(1)
 
 
-async def _run(job: Job, where: broker.Target) -> Tally:
-    async with where.producer(patient=job.waits) as producer:
+async def _run(job: Job, where: broker.AnyTarget) -> Tally:
+    async with broker.producer(where, patient=job.waits) as producer:
         return await job.run(producer)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 import typer
@@ -21,6 +21,11 @@ from async_processor.producer import (
     Taken,
     UnreadableResult,
 )
+
+if TYPE_CHECKING:
+    from async_processor.producer.pubsub import PubSubProducer
+
+    AnyProducer = Producer | PubSubProducer
 
 _OUTSTANDING: Final = 10_000
 """Results waited for at a time; further requests are submitted as these come."""
@@ -73,7 +78,7 @@ class Job:
         self._line: Line | None = None
         self._tally = Tally()
 
-    async def run(self, producer: Producer) -> Tally:
+    async def run(self, producer: AnyProducer) -> Tally:
         """Submit everything, and wait for the results if that is asked for.
 
         Raises:
@@ -94,7 +99,7 @@ class Job:
             raise ConfigurationError([Problem(path="input", message="holds no request")])
         return self._tally
 
-    def _check(self, producer: Producer) -> int:
+    def _check(self, producer: AnyProducer) -> int:
         """How many requests there are, if every one of them can be submitted."""
         count = 0
         try:
@@ -108,7 +113,7 @@ class Job:
         self._source.seek(0)
         return count
 
-    async def _submit(self, producer: Producer, bar: Bar) -> BadLine | None:
+    async def _submit(self, producer: AnyProducer, bar: Bar) -> BadLine | None:
         """Ends when all results are there; a bad line ends the submitting alone."""
         slots = asyncio.Semaphore(_OUTSTANDING)
         async with asyncio.TaskGroup() as waits:
@@ -133,7 +138,7 @@ class Job:
             yield line.submission
 
     async def _collect(
-        self, producer: Producer, handle: Handle, slots: asyncio.Semaphore, bar: Bar
+        self, producer: AnyProducer, handle: Handle, slots: asyncio.Semaphore, bar: Bar
     ) -> None:
         left = handle.deadline - producer.now() + _GRACE_S
         try:

@@ -23,6 +23,7 @@ class BacklogPoll:
         self._topology = topology
         self._clock = clock
         self._interval = interval
+        self._faults: dict[str, str] = {}
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -35,11 +36,18 @@ class BacklogPoll:
         """The queue's backlog now; raises BrokerUnavailable."""
         return await self._transport.backlog(route.queue.queue_name, DEADLINE_BOUNDS_MS)
 
+    def _tell(self, route: Route, fault: str) -> None:
+        """Once for each fault: some brokers never tell."""
+        if self._faults.get(route.queue.id) != fault:
+            self._faults[route.queue.id] = fault
+            _log.warning("backlog_not_read", queue_id=route.queue.id, error=fault)
+
     async def _poll(self, route: Route) -> None:
         try:
             backlog = await self.read(route)
         except BrokerUnavailable as error:
-            _log.warning("backlog_not_read", queue_id=route.queue.id, error=str(error))
+            self._tell(route, str(error))
             route.metrics.backlog(None)
         else:
+            self._faults.pop(route.queue.id, None)
             route.metrics.backlog(backlog)

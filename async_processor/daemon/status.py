@@ -10,7 +10,7 @@ from async_processor.daemon.readiness import Readiness, Stage
 from async_processor.daemon.topology import Topology
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.route import Route
-from async_processor.errors import BrokerUnavailable
+from async_processor.errors import BacklogUnknown, BrokerUnavailable
 from async_processor.settlement.held import Holdings, Phase
 from async_processor.transport.base import Backlog, Transport
 
@@ -38,7 +38,7 @@ class Status:
         }
 
     async def _queue(self, route: Route) -> Mapping[str, Any]:
-        backlog = await self._backlog(route)
+        backlog, fault = await self._backlog(route)
         name = route.queue.queue_name
         return {
             "queue_id": route.queue.id,
@@ -51,14 +51,17 @@ class Status:
             "oldest_deadline": backlog and backlog.oldest_deadline,
             "dead_letters": backlog and backlog.dead_letters,
             "gate": _gate(route.gate),
-            "why": self._why(route, backlog),
+            "why": self._why(route, backlog, fault),
         }
 
-    async def _backlog(self, route: Route) -> Backlog | None:
+    async def _backlog(self, route: Route) -> tuple[Backlog | None, str]:
+        """What lies in the broker, and why that is not known."""
         try:
-            return await self._transport.backlog(route.queue.queue_name, ())
+            return await self._transport.backlog(route.queue.queue_name, ()), ""
+        except BacklogUnknown:
+            return None, ""
         except BrokerUnavailable:
-            return None
+            return None, "the broker cannot be reached"
 
     def _pool(self, pool: Pool) -> Mapping[str, Any]:
         names = {route.queue.queue_name for route in self._topology.routes if route.pool is pool}
@@ -76,14 +79,14 @@ class Status:
             for held in self._holdings
         )
 
-    def _why(self, route: Route, backlog: Backlog | None) -> str:
+    def _why(self, route: Route, backlog: Backlog | None, fault: str) -> str:
         """What holds the queue back; empty when nothing does."""
-        if backlog is None:
-            return "the broker cannot be reached"
+        if fault:
+            return fault
         if self._readiness.stage is not Stage.RUNNING:
             return f"this replica is {self._readiness.stage}"
         trouble = route.settler.trouble.words()
-        if not backlog.waiting + backlog.parked:
+        if backlog is not None and not backlog.waiting + backlog.parked:
             return trouble  # what failed may wait for its next attempt, which is no backlog
         return (
             _closed("the queue's gate", route.gate.state())
@@ -92,7 +95,8 @@ class Status:
             or _busy(route.pool)
             or _spent("the queue's gate", route.gate, route.pool)
             or _spent(f"the gate of pool {route.pool.name!r}", route.pool.gate, route.pool)
-            or _parked(backlog, route.gate.state())
+            or (backlog is not None and _parked(backlog, route.gate.state()))
+            or ""
         )
 
 

@@ -94,7 +94,10 @@ class SubscriptionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A pull subscription to be created. Seconds; `backoff` is the shortest and the longest."""
+    """A pull subscription to be created. Seconds; `backoff` is the shortest and the longest.
+
+    With a `lifetime` it is deleted when nobody has used it for so long, a day at least.
+    """
 
     name: str
     topic: str
@@ -104,6 +107,7 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
     backoff: tuple[float, float] | None = None
     dead_letter_topic: str = ""
     max_delivery_attempts: int = 0
+    lifetime: float | None = None
 
 
 class PubSubClient:
@@ -236,7 +240,7 @@ class PubSubClient:
             filter=wanted.filter,
             ack_deadline_seconds=wanted.ack_deadline,
             enable_exactly_once_delivery=wanted.exactly_once,
-            expiration_policy=types.ExpirationPolicy(),  # without a lifetime: it never expires
+            expiration_policy=_expiration(wanted.lifetime),
         )
         if wanted.backoff is not None:
             shortest, longest = (timedelta(seconds=each) for each in wanted.backoff)
@@ -248,6 +252,19 @@ class PubSubClient:
             )
         with border(f"create {wanted.name}"):
             await self._subscriber.create_subscription(made, retry=None, timeout=CALL_TIMEOUT)
+
+    async def delete_subscription(self, name: str) -> None:
+        """Raises `Missing` where there is none."""
+        with border(f"delete {name}"):
+            await self._subscriber.delete_subscription(
+                subscription=name, retry=None, timeout=CALL_TIMEOUT
+            )
+
+
+def _expiration(lifetime: float | None) -> types.ExpirationPolicy:
+    if lifetime is None:
+        return types.ExpirationPolicy()  # never
+    return types.ExpirationPolicy(ttl=timedelta(seconds=lifetime))
 
 
 def _received(one: Any) -> Received:

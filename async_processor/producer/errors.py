@@ -18,5 +18,9 @@ class DeadlinePassed(InvalidSubmission):
     """The deadline has passed by the broker's clock, so nothing was submitted."""
 
 
+class NotSupported(AsyncProcessorError):
+    """The broker has no way to do that."""
+
+
 class NoMailbox(AsyncProcessorError):
     """The request was submitted without a mailbox; its result comes on the shared result queue."""

@@ -58,8 +58,21 @@ def draft(
         tail=_tail(submission, handle, b"null" if stored is not None else payload, now),
         payload=stored,
     )
-    _check(made)
+    _readable(made.body(1))
     return handle, made
+
+
+def bare(submission: Submission, route: Route, now: float) -> tuple[Handle, bytes]:
+    """Like `draft`, for a broker whose messages are the bare requests."""
+    payload = _payload_bytes(submission.payload)
+    made = _handle(submission, route, now, mailbox=False)
+    handle = msgspec.structs.replace(made, request_token="")
+    fields = _data(submission, handle, payload, now)
+    if route.result_queue:
+        fields["result_queue_name"] = route.result_queue
+    body = _encoded(fields)
+    _readable(body)
+    return handle, body
 
 
 def _handle(submission: Submission, route: Route, now: float, *, mailbox: bool) -> Handle:
@@ -87,6 +100,12 @@ def _head(handle: Handle, *, stored: bool) -> bytes:
 
 
 def _tail(submission: Submission, handle: Handle, payload: bytes, now: float) -> bytes:
+    kind = RequestKind.PLAIN.encode()
+    data = _encoded(_data(submission, handle, payload, now))
+    return b'},"request_kind":"' + kind + b'","data":' + data + b"}"
+
+
+def _data(submission: Submission, handle: Handle, payload: bytes, now: float) -> dict[str, Any]:
     data: dict[str, Any] = {
         "id": handle.id,
         "created": int(now if submission.created is None else submission.created),
@@ -97,9 +116,7 @@ def _tail(submission: Submission, handle: Handle, payload: bytes, now: float) ->
         "headers": submission.headers,
         "endpoint": submission.endpoint,
     }
-    filled = {name: value for name, value in data.items() if value}
-    kind = RequestKind.PLAIN.encode()
-    return b'},"request_kind":"' + kind + b'","data":' + _encoded(filled) + b"}"
+    return {name: value for name, value in data.items() if value}
 
 
 def _encoded(fields: dict[str, Any]) -> bytes:
@@ -129,8 +146,8 @@ def _raw(payload: Payload) -> bytes:
             return _encoder.encode(payload)
 
 
-def _check(made: Draft) -> None:
+def _readable(body: bytes) -> None:
     try:
-        envelope.read(made.body(1))
+        envelope.read(body)
     except envelope.InvalidMessage as error:
         raise InvalidSubmission(error.field, error.reason) from None

@@ -35,6 +35,8 @@ class BacklogReading(Protocol):
     @property
     def dead_letters(self) -> int: ...
     @property
+    def oldest_age(self) -> float | None: ...
+    @property
     def deadlines(self) -> Sequence[int]: ...
 
 
@@ -170,6 +172,8 @@ class QueueMetrics(_GateMetrics):
             return
         self._broker_backlog.set(reading.waiting + reading.parked)
         self._dead_letter_backlog.set(reading.dead_letters)
+        if reading.oldest_age is not None:
+            self._series.oldest_age.labels(*self._labels).set(reading.oldest_age)
         if reading.deadlines:
             self._deadline_proximity.replace(reading.deadlines)
 

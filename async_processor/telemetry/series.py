@@ -118,6 +118,10 @@ class Series:
         self.backlog_available = gauge(
             "broker_backlog_source_available", "Whether the backlog could be read"
         )
+        self.oldest_age = gauge(
+            "broker_oldest_message_age_seconds",
+            "How long the oldest request waits in the broker, where it tells",
+        )
         self.dispatch_budget = gauge("dispatch_budget", "Share of the pool that may be used")
 
     def _declare_gates(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Self
 
 import grpc
@@ -19,6 +19,9 @@ from async_processor.testing.pubsub_broker import PubSubBroker, Subscription
 
 Context = Any
 """grpc's, which has no types."""
+
+Method = tuple[Callable[[Any, Context], Awaitable[Any]], Any, Any]
+"""What answers, what it takes, what it gives."""
 
 _UNLIMITED: Final = (
     ("grpc.max_send_message_length", -1),
@@ -85,12 +88,12 @@ class PubSubFake:
             pull.cancel()
 
     def _handlers(self) -> Iterable[grpc.GenericRpcHandler]:
-        publisher = {
+        publisher: Mapping[str, Method] = {
             "Publish": (self._publish, types.PublishRequest, types.PublishResponse),
             "CreateTopic": (self._create_topic, types.Topic, types.Topic),
             "GetTopic": (self._get_topic, types.GetTopicRequest, types.Topic),
         }
-        subscriber = {
+        subscriber: Mapping[str, Method] = {
             "Pull": (self._pull, types.PullRequest, types.PullResponse),
             "Acknowledge": (self._acknowledge, types.AcknowledgeRequest, Empty),
             "ModifyAckDeadline": (self._modify, types.ModifyAckDeadlineRequest, Empty),
@@ -98,6 +101,11 @@ class PubSubFake:
                 self._create_subscription,
                 types.Subscription,
                 types.Subscription,
+            ),
+            "DeleteSubscription": (
+                self._delete_subscription,
+                types.DeleteSubscriptionRequest,
+                Empty,
             ),
             "GetSubscription": (
                 self._get_subscription,
@@ -154,6 +162,13 @@ class PubSubFake:
         if request.topic not in self.broker.topics:
             await context.abort(grpc.StatusCode.NOT_FOUND, "Topic not found")
         return self.broker.create_subscription(request).settings
+
+    async def _delete_subscription(
+        self, request: types.DeleteSubscriptionRequest, context: Context
+    ) -> Any:
+        await self._subscription(request.subscription, context)
+        del self.broker.subscriptions[request.subscription]
+        return Empty()
 
     async def _get_subscription(
         self, request: types.GetSubscriptionRequest, context: Context

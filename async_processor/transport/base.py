@@ -130,6 +130,7 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     `leased` what any replica holds. `deadlines` holds, for ascending bounds given by the caller,
     how many waiting and parked requests have at most that many milliseconds left (cumulative, with
     the total as its last element); `oldest_deadline` is the lowest score of all of them.
+    `oldest_age` is how many seconds ago the oldest was published, where the broker knows it.
     """
 
     waiting: int
@@ -138,6 +139,7 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     retries_due: int = 0
     dead_letters: int = 0
     oldest_deadline: float | None = None
+    oldest_age: float | None = None
     deadlines: tuple[int, ...] = ()
 
 
@@ -223,5 +225,5 @@ class Transport(Protocol):
         ...
 
     async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
-        """Read what lies in the broker for a queue."""
+        """Read what lies in the broker for a queue; raises BacklogUnknown if it does not tell."""
         ...
