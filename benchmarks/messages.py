@@ -18,6 +18,7 @@ RESULTS: Final = "result-list"
 _ASIDE: Final = "benchmark-backlog"
 _LIFETIME: Final = 3600
 _AT_ONCE: Final = 500
+_BYTES_AT_ONCE: Final = 2**23
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,12 +66,14 @@ def messages_of(bodies: Iterable[bytes]) -> Iterator[Message]:
 def laid_aside(bodies: Iterable[bytes]) -> Iterator[list[Command]]:
     """The commands that write a backlog where no processor looks, in pipelines."""
     batch: list[Command] = []
+    size = 0
     for message in messages_of(bodies):
         batch.append(("SET", active_key(message.id), message.token, "EX", _LIFETIME))
         batch.append(("ZADD", _ASIDE, message.score, message.body))
-        if len(batch) >= _AT_ONCE:
+        size += len(message.body)
+        if len(batch) >= _AT_ONCE or size >= _BYTES_AT_ONCE:
             yield batch
-            batch = []
+            batch, size = [], 0
     if batch:
         yield batch
 
