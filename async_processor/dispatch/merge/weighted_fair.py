@@ -108,7 +108,7 @@ class WeightedFair:
         rate = self._weight(tenant) / self._cost(ready.request)
         for mix in (inflow.mix, self._crowds[tier]):
             mix.note(tenant, rate, now)
-        if not self._tenant_room(tier, tenant):
+        if not self._tenant_room(tier, tenant, self._left(tier)):
             inflow.looks.in_vain()
             inflow.scouts.in_vain()
             return LOT_PREFIX + tenant
@@ -137,8 +137,9 @@ class WeightedFair:
         if not lot.startswith(LOT_PREFIX):
             return None
         tier = self._tier(queue)
-        own = self._tenant_room(tier, lot.removeprefix(LOT_PREFIX)) - coming.get(lot, 0)
-        return max(0, min(self._left(tier) - sum(coming.values()), own))
+        left = self._left(tier)
+        own = self._tenant_room(tier, lot.removeprefix(LOT_PREFIX), left) - coming.get(lot, 0)
+        return max(0, min(left - sum(coming.values()), own))
 
     def on_room(self, recall: Callable[[], None]) -> Leave:
         return self._recalls.add(recall)
@@ -159,15 +160,15 @@ class WeightedFair:
 
     def _rooms(self, tier: Tier, inflow: Inflow, now: float) -> Sequence[int]:
         """What tenants may add of those that a queue has brought lately."""
-        tenants = inflow.mix.tenants(now)
-        return [self._tenant_room(tier, tenant) for tenant in tenants] or [self._left(tier)]
+        left, tenants = self._left(tier), inflow.mix.tenants(now)
+        return [self._tenant_room(tier, tenant, left) for tenant in tenants] or [left]
 
-    def _tenant_room(self, tier: Tier, tenant: str) -> int:
-        """How many places a tenant may add to its own.
+    def _tenant_room(self, tier: Tier, tenant: str, left: int) -> int:
+        """How many places a tenant may add to its own, of those left in its tier.
 
         The k-th while size + k - 1 < share (left - k + 1).
         """
-        left, size = self._left(tier), self._lanes[tier].size(tenant)
+        size = self._lanes[tier].size(tenant)
         share = LARGEST_SHARE * self._crowds[tier].relative_rate(tenant)
         return max(0, ceil((share * left - size) / (1 + share)))
 
