@@ -13,6 +13,8 @@ from async_processor.errors import BrokerUnavailable, ConfigurationError, Proble
 from async_processor.fields import Confirm
 from async_processor.redis_io.client import Command, RedisClient
 
+_LOOK_SECONDS: Final = 1.0
+"""Whoever asks for readiness does not wait for as long as a write does."""
 _NO_CLUSTER: Final = (
     "must be 0 on Redis Cluster, where no connection stays with a write; its own setting"
     " min-replicas-to-write refuses writes without replicas"
@@ -24,7 +26,8 @@ async def confirmed(client: RedisClient, write: Command, confirm: Confirm) -> tu
 
     Raises as `RedisClient.execute`.
     """
-    answer, replicas = await client.pipeline([write, _wait(confirm)], wait=confirm.timeout)
+    wait = _wait(confirm.replicas, confirm.timeout)
+    answer, replicas = await client.pipeline([write, wait], wait=confirm.timeout)
     return answer, replicas >= confirm.replicas
 
 
@@ -32,7 +35,8 @@ async def require_replicas(client: RedisClient, confirm: Confirm) -> None:
     """Raises BrokerUnavailable when replicas are missing that writes are to be confirmed by."""
     if not confirm.replicas:
         return
-    replicas = await client.execute(*_wait(confirm), wait=confirm.timeout)
+    seconds = min(confirm.timeout, _LOOK_SECONDS)
+    replicas = await client.execute(*_wait(confirm.replicas, seconds), wait=seconds)
     if replicas < confirm.replicas:
         raise BrokerUnavailable(
             f"Redis has {replicas} replicas in step, and writes are to be confirmed by"
@@ -46,5 +50,5 @@ def check_confirming(client: RedisClient, confirm: Confirm) -> None:
         raise ConfigurationError([Problem(path="transport.confirm.replicas", message=_NO_CLUSTER)])
 
 
-def _wait(confirm: Confirm) -> Command:
-    return "WAIT", confirm.replicas, max(1, round(confirm.timeout * 1000))
+def _wait(replicas: int, seconds: float) -> Command:
+    return "WAIT", replicas, max(1, round(seconds * 1000))
