@@ -1,0 +1,82 @@
+"""Daemon processes on Pub/Sub that are killed and frozen: nothing is lost, and what is doubled is
+explained. `tests/chaos` does the same at length, on Google's emulator too."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from async_processor.sim.pool import SimulatedPool
+from async_processor.testing.eventually import until
+from async_processor.testing.pubsub_fake import PubSubFake
+from async_processor.testing.pubsub_fleet import (
+    doubles,
+    fleet,
+    kill_in_turn,
+    pubsub_settings,
+    requests,
+)
+from async_processor.testing.pubsub_scene import REQUESTS_SUB, PubSubScene
+
+WORKERS = 8
+
+
+@pytest.fixture
+async def fake(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PubSubFake]:
+    async with PubSubFake(long_poll=1.0) as fake:
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", fake.host)
+        yield fake
+
+
+@pytest.fixture
+async def scene(fake: PubSubFake) -> AsyncIterator[PubSubScene]:
+    scene = PubSubScene(fake.host)
+    await scene.open()
+    yield scene
+    await scene.close()
+
+
+async def test_killed_daemons_lose_nothing(
+    fake: PubSubFake, scene: PubSubScene, tmp_path: Path
+) -> None:
+    kills = 4
+    async with SimulatedPool(latency=0.2) as pool, AsyncExitStack() as stack:
+        daemons = fleet(tmp_path, pubsub_settings(pool.url, workers=WORKERS), 2)
+        for daemon in daemons:
+            await stack.enter_async_context(daemon)
+        await scene.submit(*requests(200))
+        await until(lambda: pool.ledger.total >= WORKERS)
+        await kill_in_turn(daemons, kills, every=1.0)
+        found = await scene.answered(200)
+        assert {answer.status_code for answer in found.values()} == {200}
+        subscription = fake.broker.subscriptions[REQUESTS_SUB]
+        await until(lambda: not subscription.undelivered, within=40)
+        # Only what a killed process had answered and not acknowledged can have two results.
+        twice = await doubles(scene)
+        assert len(twice) <= kills * WORKERS
+        assert twice.keys() <= pool.ledger.repeated().keys()
+
+
+async def test_a_daemon_that_was_frozen_writes_nothing_over_its_heirs_result(
+    fake: PubSubFake, scene: PubSubScene, tmp_path: Path
+) -> None:
+    """The same message runs in two daemons at once; the lease says whose result stands."""
+    async with SimulatedPool(latency=2.0) as pool:
+        frozen, heir = fleet(tmp_path, pubsub_settings(pool.url), 2)
+        async with frozen:
+            await scene.submit(*requests(1))
+            await until(lambda: pool.ledger.total == 1)
+            frozen.send(signal.SIGSTOP)
+            async with heir:
+                await until(lambda: pool.ledger.total == 2, within=40)
+                await scene.answered(1)
+                frozen.send(signal.SIGCONT)
+                # It ends when all that it holds is settled, one way or the other.
+                assert await frozen.terminate() == 0
+                assert await heir.terminate() == 0
+        assert not await doubles(scene)
+        assert len(scene.answers) == 1
