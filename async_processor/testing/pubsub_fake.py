@@ -30,9 +30,9 @@ _UNLIMITED: Final = (
 
 
 class PubSubFake:
-    """The server. `long_poll` is how many seconds an empty pull waits for a message."""
+    """The server; port 0 takes a free one. `long_poll` is how many seconds an empty pull waits for a message."""
 
-    def __init__(self, *, second: float = 1.0, long_poll: float = 4.0) -> None:
+    def __init__(self, *, second: float = 1.0, long_poll: float = 4.0, port: int = 0) -> None:
         self.broker = PubSubBroker(second=second)
         self.calls: defaultdict[str, int] = defaultdict(int)
         """How often each method was called."""
@@ -40,7 +40,7 @@ class PubSubFake:
         self._faults: defaultdict[str, deque[tuple[grpc.StatusCode, bool]]] = defaultdict(deque)
         self._pulls: set[asyncio.Task[Any]] = set()
         self._server: aio.Server | None = None
-        self._port = 0
+        self._port = port
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -1,9 +1,9 @@
-"""Daemon processes on Pub/Sub that are killed and frozen: nothing is lost, and what is doubled is
-explained. `tests/chaos` does the same at length, on Google's emulator too."""
+"""Daemon processes on Pub/Sub that are killed: nothing is lost, and what is doubled is explained.
+
+`tests/chaos` does the same at length, on Google's emulator too, and freezes daemons."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -59,24 +59,3 @@ async def test_killed_daemons_lose_nothing(
         twice = await doubles(scene)
         assert len(twice) <= kills * WORKERS
         assert twice.keys() <= pool.ledger.repeated().keys()
-
-
-async def test_a_daemon_that_was_frozen_writes_nothing_over_its_heirs_result(
-    fake: PubSubFake, scene: PubSubScene, tmp_path: Path
-) -> None:
-    """The same message runs in two daemons at once; the lease says whose result stands."""
-    async with SimulatedPool(latency=2.0) as pool:
-        frozen, heir = fleet(tmp_path, pubsub_settings(pool.url), 2)
-        async with frozen:
-            await scene.submit(*requests(1))
-            await until(lambda: pool.ledger.total == 1)
-            frozen.send(signal.SIGSTOP)
-            async with heir:
-                await until(lambda: pool.ledger.total == 2, within=40)
-                await scene.answered(1)
-                frozen.send(signal.SIGCONT)
-                # It ends when all that it holds is settled, one way or the other.
-                assert await frozen.terminate() == 0
-                assert await heir.terminate() == 0
-        assert not await doubles(scene)
-        assert len(scene.answers) == 1

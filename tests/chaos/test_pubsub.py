@@ -1,7 +1,9 @@
-"""Two thousand requests on Pub/Sub, three daemons, one killed every second: none is missing."""
+"""Two thousand requests on Pub/Sub, three daemons, one killed every second: none is missing. And a
+daemon that was frozen writes nothing over the result of whoever took over."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -63,4 +65,28 @@ async def test_two_thousand_requests_and_a_kill_a_second(
         # Only what a killed process had answered and not acknowledged can have two results.
         assert len(twice) <= KILLS * WORKERS
         assert twice.keys() <= pool.ledger.repeated().keys()
+    await scene.close()
+
+
+async def test_a_daemon_that_was_frozen_writes_nothing_over_its_heirs_result(
+    host: str, tmp_path: Path
+) -> None:
+    """The same message runs in two daemons at once; the lease says whose result stands."""
+    scene = PubSubScene(host)
+    await scene.open()
+    async with SimulatedPool(latency=2.0) as pool:
+        frozen, heir = fleet(tmp_path, pubsub_settings(pool.url), 2)
+        async with frozen:
+            await scene.submit(*requests(1))
+            await until(lambda: pool.ledger.total == 1)
+            frozen.send(signal.SIGSTOP)
+            async with heir:
+                await until(lambda: pool.ledger.total == 2, within=40)
+                await scene.answered(1)
+                frozen.send(signal.SIGCONT)
+                # It ends when all that it holds is settled, one way or the other.
+                assert await frozen.terminate() == 0
+                assert await heir.terminate() == 0
+        assert not await doubles(scene)
+        assert len(scene.answers) == 1
     await scene.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -232,6 +233,17 @@ async def test_unreadable_messages_are_buried_as_they_came() -> None:
         letters = running.fake.broker.published(DEAD)
         assert {each.data for each in letters} == set(bodies)
         assert all(each.attributes["reason"] for each in letters)
+
+
+async def test_what_kills_its_process_again_and_again_is_answered_and_buried() -> None:
+    async with stage() as running:
+        killer = json.dumps(request("killer")).encode()
+        running.fake.broker.publish(REQUESTS, types.PubsubMessage(data=killer))
+        running.subscription.waiting[-1].attempt = 6
+        found = (await running.answered(1))["killer"]
+        assert found.error_code is ErrorCode.MAX_DELIVERIES
+        assert running.pool.ledger.total == 0
+        await until(lambda: len(running.fake.broker.published(DEAD)) == 1)
 
 
 async def test_a_result_too_large_for_pubsub_says_so() -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from google.api_core import exceptions as google_errors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from async_processor.clock import SystemClock
 from async_processor.errors import BrokerRefused, BrokerUnavailable, ConfigurationError
 from async_processor.google_io.batches import Batches
 from async_processor.google_io.client import Message, PubSubClient, Received
-from async_processor.google_io.errors import Missing
+from async_processor.google_io.errors import Missing, border
 from async_processor.google_io.publisher import Publisher
 from async_processor.testing.eventually import until
 from async_processor.transport.base import SUSPECT_AFTER
@@ -102,6 +103,22 @@ async def test_a_failed_batch_fails_for_those_in_it_alone() -> None:
     first, second = await asyncio.gather(batches(1), batches(2), return_exceptions=True)
     assert isinstance(first, BrokerUnavailable)
     assert second == 2
+
+
+ERRORS = [
+    error
+    for error in vars(google_errors).values()
+    if isinstance(error, type) and issubclass(error, google_errors.GoogleAPICallError)
+]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_every_error_of_the_libraries_is_one_of_ours(
+    error: type[google_errors.GoogleAPICallError],
+) -> None:
+    ours = (BrokerUnavailable, BrokerRefused)
+    with pytest.raises(ours, match="publish: it says so"), border("publish"):
+        raise error("it says so")
 
 
 class Topic(PubSubClient):

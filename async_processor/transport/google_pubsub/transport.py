@@ -136,6 +136,8 @@ class GooglePubSub:
 
     async def ping(self) -> None:
         """A call that was answered just now will do, and so does an answer that forbids."""
+        if not self._running:
+            raise BrokerUnavailable("not connected to Pub/Sub yet")
         if self._clock.monotonic() - self._client.heard_at < RECENT:
             return
         for name in self._subscriptions or self._topics:
