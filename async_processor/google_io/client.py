@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 import msgspec
-from google.api_core.exceptions import GoogleAPICallError
+from google.api_core.exceptions import DeadlineExceeded, GoogleAPICallError
 from google.auth import default as default_credentials
 from google.pubsub_v1 import PublisherAsyncClient, SubscriberAsyncClient, types
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
@@ -24,8 +24,8 @@ from grpc import aio
 from async_processor.clock import Clock
 from async_processor.google_io.errors import border
 
-PULL_TIMEOUT: Final = 120.0
-"""Seconds; the service itself ends an empty pull before. A pull that is given up here could lease
+PULL_TIMEOUT: Final = 60.0
+"""Seconds; the service itself ends an empty pull before, for one that is given up here could lease
 messages that nobody hears of."""
 CALL_TIMEOUT: Final = 20.0
 LOOK_TIMEOUT: Final = 3.0
@@ -153,14 +153,19 @@ class PubSubClient:
         for channel in channels:
             await channel.close()
 
-    async def pull(self, subscription: str, limit: int) -> list[Received]:
-        """Lease up to `limit` messages; waits a while for the first one.
+    async def pull(
+        self, subscription: str, limit: int, patience: float = PULL_TIMEOUT
+    ) -> list[Received]:
+        """Lease up to `limit` messages; waits for the first one, `patience` seconds at most.
 
         Cancelling it may leave messages leased to nobody until their ack deadline.
         """
         request = types.PullRequest(subscription=subscription, max_messages=limit)
         with border(f"pull from {subscription}"):
-            answer = await self._subscriber.pull(request, retry=None, timeout=PULL_TIMEOUT)
+            try:
+                answer = await self._subscriber.pull(request, retry=None, timeout=patience)
+            except DeadlineExceeded:
+                return []
         self._heard()
         return [_received(one) for one in types.PullResponse.pb(answer).received_messages]
 

@@ -21,6 +21,9 @@ REQUESTS_SUB: Final = f"projects/{PROJECT}/subscriptions/requests-sub"
 RESULTS: Final = f"projects/{PROJECT}/topics/results"
 RESULTS_SUB: Final = f"projects/{PROJECT}/subscriptions/results-sub"
 DEAD: Final = f"projects/{PROJECT}/topics/dead"
+_LOOK: Final = 3.0
+"""Seconds that one look for results waits for the first."""
+
 DEAD_SUB: Final = f"projects/{PROJECT}/subscriptions/dead-sub"
 
 
@@ -87,7 +90,7 @@ class PubSubScene:
 
     async def collect(self) -> None:
         """Take what results there are; waits a while for the first one."""
-        found = await self.client.pull(RESULTS_SUB, 1000)
+        found = await self.client.pull(RESULTS_SUB, 1000, _LOOK)
         self.answers += [results.decode(one.data) for one in found]
         if found:
             await self.client.acknowledge(RESULTS_SUB, [one.ack_id for one in found])
