@@ -31,6 +31,8 @@ NEEDS_RESTART: Final = (
             "type",
             "url",
             "tls",
+            "project_id",
+            "dead_letter_topic_id",
             "confirm",
             "retry_queue_name",
             "dead_letter_queue_name",
