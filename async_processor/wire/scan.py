@@ -1,18 +1,23 @@
-"""Cuts a JSON object into its members without decoding it, for messages that no decoder takes.
+"""Cuts a JSON object into its members without decoding it.
 
-Two kinds of them still have to be answered or passed on: broken ones (cut off, not UTF-8, nested
-too deeply), whose sender may be named in a part that can be read, and ones with half a surrogate
-pair, which JSON allows and strict decoders refuse.
+That is for messages that no decoder takes, of which two kinds still have to be answered or passed
+on: broken ones (cut off, not UTF-8, nested too deeply), whose sender may be named in a part that
+can be read, and ones with half a surrogate pair, which JSON allows and strict decoders refuse. And
+it tells where a member stands, so that one can be replaced and no other byte is touched.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]:,]', re.DOTALL)
+_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TOKEN: Final = re.compile(_STRING + rb'|["{}\[\]:,]', re.DOTALL)
+_NESTED: Final = re.compile(_STRING + rb'|["{}\[\]]', re.DOTALL)
+"""Inside of a nested value only what may end it counts."""
 
 _ESCAPE: Final = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -30,31 +35,48 @@ def members(text: bytes) -> dict[str, bytes]:
     equal names the last wins.
     """
     found: dict[str, bytes] = {}
-    depth, name, start = 0, b"", 0
-    for token in _TOKEN.finditer(text):
-        mark = token.group()
-        if mark == b'"':  # a string without an end: what follows could be anything
-            break
-        if mark in b"}]," and depth == 1 and start:
-            _keep(found, name, text[start : token.start()])
-            start = 0
-        if mark in b"{[":
-            depth += 1
-        elif mark in b"}]":
-            depth -= 1
-            if depth <= 0:
-                break
-        elif depth == 1 and mark == b":":
-            start = token.end()
-        elif depth == 1 and not start:
-            name = mark
+    for name, start, end in spans(text):
+        key = text_of(name)
+        if key is not None:
+            found[key] = text[start:end].strip()
     return found
 
 
-def _keep(found: dict[str, bytes], name: bytes, value: bytes) -> None:
-    key = text_of(name)
-    if key is not None:
-        found[key] = value.strip()
+def spans(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Like `members`: each name as it is written, and where its value starts and ends.
+
+    Equal names come each time, and a value has the spaces around it.
+    """
+    inside, name, start, at = False, b"", 0, 0
+    while token := _TOKEN.search(text, at):
+        mark, at = token.group(), token.end()
+        if mark == b'"':  # a string without an end: what follows could be anything
+            break
+        if mark in b"}]," and start:
+            yield name, start, token.start()
+            start = 0
+        if mark in b"}]":
+            break
+        if mark in b"{[":
+            at = _end_of_nested(text, at) if inside else at
+            inside = True
+        elif inside and mark == b":":
+            start = at
+        elif inside and not start:
+            name = mark
+
+
+def _end_of_nested(text: bytes, at: int) -> int:
+    """Where a value ends that opened just before; the end of the text when it does not."""
+    depth = 1
+    for token in _NESTED.finditer(text, at):
+        mark = token.group()
+        if mark == b'"':
+            break
+        depth += (mark in b"{[") - (mark in b"}]")
+        if not depth:
+            return token.end()
+    return len(text)
 
 
 def text_of(value: bytes) -> str | None:
