@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ from async_processor.config.load import validated
 from async_processor.daemon.build import Parts, build
 from async_processor.daemon.daemon import Daemon
 from async_processor.google_io.client import Message, PubSubClient
+from async_processor.redis_io.connect import open_client
 from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.eventually import until
 from async_processor.testing.pubsub_broker import Subscription
@@ -74,6 +76,10 @@ class Stage:
             for line in text.splitlines()
             if line.startswith(f"llm_d_async_async_{name}{{")
         )
+
+
+def _called(running: Stage, times: int) -> bool:
+    return running.pool.ledger.total >= times
 
 
 def request(request_id: str, *, left: float = 600.0, **fields: Any) -> dict[str, Any]:
@@ -346,6 +352,28 @@ async def test_a_closed_gate_holds_nothing_and_asks_for_nothing() -> None:
         assert not running.subscription.leases
         assert len(running.subscription.delivered) <= 1
         assert running.pool.ledger.total == 0
+
+
+async def test_a_gate_that_opens_and_closes_loses_nothing_and_counts_no_delivery(
+    redis_url: str,
+) -> None:
+    gate = {"type": "redis", "url": redis_url}
+    client = open_client(redis_url)
+    async with stage(workers=4, latency=0.05, topic={"gate": gate}) as running:
+        await running.submit(*(f"r-{number}" for number in range(80)))
+        for turn in range(4):
+            await client.execute("SET", "dispatch-gate-budget", "1")
+            enough = 12 * (turn + 1)
+            await until(partial(_called, running, enough))
+            await client.execute("SET", "dispatch-gate-budget", "0")
+            await until(lambda: not running.subscription.leases)
+        await client.execute("SET", "dispatch-gate-budget", "1")
+        found = await running.answered(80)
+        assert {each.status_code for each in found.values()} == {200}
+        assert len(running.answers) == 80
+        assert not running.pool.ledger.repeated()
+        assert running.metric("request_total") == 80
+    await client.close()
 
 
 async def test_a_drain_gives_everything_back_at_once() -> None:
