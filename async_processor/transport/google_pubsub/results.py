@@ -60,7 +60,9 @@ class Results:
         except BrokerRefused as error:
             raise BrokerUnavailable(str(error)) from error
 
-    async def bury(self, delivery: Delivery, bury: Bury, now: float) -> None:
+    async def bury(
+        self, delivery: Delivery, bury: Bury, senders: Mapping[str, str], now: float
+    ) -> None:
         """Publish a message that nobody could process, as it came, with the reason beside it.
 
         Where there is no topic for it, the log has to do. Raises BrokerUnavailable.
@@ -69,7 +71,7 @@ class Results:
         if not topic:
             _log.error("no_dead_letter_topic", queue_name=delivery.queue_name, reason=bury.reason)
             return
-        letter = Message(data=delivery.body, attributes=_about(delivery, bury, now))
+        letter = Message(data=delivery.body, attributes={**senders, **_about(delivery, bury, now)})
         try:
             await self._publisher.publish(topic, letter)
         except BrokerRefused as error:

@@ -69,7 +69,7 @@ class Settling:
             case Post():
                 return await self._finish(lease, lambda: self._results.post(outcome))
             case Bury():
-                return await self._finish(lease, lambda: self._bury(delivery, outcome))
+                return await self._finish(lease, lambda: self._bury(lease, delivery, outcome))
             case Retry(body=body, due_at=due_at):
                 return await self._store(lease, body, Marks(due_at=due_at))
             case Release(body=bytes() as body):
@@ -79,8 +79,9 @@ class Settling:
             case Park():
                 return await self.give_back(lease, PARKING * random.uniform(0.5, 1))
 
-    async def _bury(self, delivery: Delivery, bury: Bury) -> None:
-        await self._results.bury(delivery, bury, self._clock.now())
+    async def _bury(self, lease: Lease, delivery: Delivery, bury: Bury) -> None:
+        senders = marks.senders(lease.received.attributes)
+        await self._results.bury(delivery, bury, senders, self._clock.now())
         if bury.post is not None:
             await self._results.post(bury.post)
 
