@@ -148,6 +148,25 @@ def merge_policy(document: Any) -> dict[str, Any]:
     return found
 
 
+def transforms(document: Any) -> dict[str, Any]:
+    """`transforms` from the document behind `--transform-config-file`."""
+    if not isinstance(document, Mapping):
+        raise ConfigurationError(
+            [Problem(path="--transform-config-file", message="must be a JSON object")]
+        )
+    found = dict(document)
+    entries = found.pop("requestTransforms", None) or []
+    listed = isinstance(entries, list)
+    return {**found, "request": [_transform(each) for each in entries] if listed else entries}
+
+
+def _transform(entry: Any) -> Any:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("parameters", {}), Mapping):
+        return entry
+    named = {key: value for key, value in entry.items() if key != "parameters"}
+    return {**named, **entry.get("parameters", {})}
+
+
 def gate(type_name: Any, parameters: Any) -> dict[str, Any]:
     """A gate from `gate_type` and `gate_params`."""
     found = _parameters(parameters) if isinstance(parameters, Mapping) else {}

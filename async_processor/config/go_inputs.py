@@ -30,7 +30,6 @@ _PLACES: Final = {
     "prometheus-url": ("prometheus", "url"),
     "prometheus-cache-ttl": ("prometheus", "cache_ttl"),
     "metrics-backlog-poll-interval": ("transport", "backlog_poll_interval"),
-    "transform-config-file": ("transforms",),
 }
 """Flags that stand for one setting each."""
 
@@ -46,6 +45,9 @@ def document_from(flags: Flags, environ: Mapping[str, str]) -> tuple[dict[str, A
     policy = _merge_policy(flags)
     if policy:
         document["merge_policy"] = policy
+    if flags.get("transform-config-file"):
+        path = str(flags["transform-config-file"])
+        document["transforms"] = go_documents.transforms(read_json_file(path))
     _place_settings(document, _meant(flags, notes))
     return document, notes
 

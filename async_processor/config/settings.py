@@ -25,6 +25,7 @@ from async_processor.fields import (
 from async_processor.inference.settings import InferenceSettings
 from async_processor.sensors.settings import PrometheusSettings
 from async_processor.settlement.settings import RetrySettings
+from async_processor.transforms.settings import TransformSettings
 from async_processor.transport.settings import MemorySettings, PubSubSettings, RedisSettings
 
 
@@ -90,7 +91,7 @@ class LimitSettings(Section):
 class Settings(Section):
     """Everything that `run` needs to know."""
 
-    planned: ClassVar[frozenset[str]] = frozenset({"processes", "transforms"})
+    planned: ClassVar[frozenset[str]] = frozenset({"processes"})
 
     transport: TransportSettings
     """The broker and its queues."""
@@ -102,6 +103,8 @@ class Settings(Section):
     """The server that prometheus gates ask; no default."""
     inference: InferenceSettings = InferenceSettings()
     """How the inference gateway is called."""
+    transforms: TransformSettings = TransformSettings()
+    """How bodies are rewritten, on the way out and back."""
     retry: RetrySettings = RetrySettings()
     """When failed attempts are repeated."""
     server: ServerSettings = ServerSettings()

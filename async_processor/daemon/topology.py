@@ -187,6 +187,7 @@ def _common(settings: Settings, queue: QueueSettings) -> tuple[object, ...]:
         pool,
         settings.merge_policy,
         settings.inference,
+        settings.transforms,
         settings.retry,
         settings.limits,
         settings.gate_wait_timeout,

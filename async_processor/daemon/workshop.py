@@ -31,6 +31,7 @@ from async_processor.settlement.expiry import Expirer
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
+from async_processor.transforms.build import build_bodies
 
 Place = tuple[str, str]
 """Where a gate stands."""
@@ -109,6 +110,7 @@ class Workshop:
             gate=gate,
             second_look=SecondLook(gate),
             headers=self._headers_by_lane(queue),
+            bodies=build_bodies(self.settings.transforms, queue.model),
             results=results,
             triage=Triage(
                 route=results,

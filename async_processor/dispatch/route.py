@@ -16,6 +16,7 @@ from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
 from async_processor.telemetry.metrics import QueueMetrics
+from async_processor.transforms.bodies import Bodies
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -29,6 +30,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     gate: Gate
     second_look: SecondLook
     headers: Sequence[HeaderRules]
+    bodies: Bodies = Bodies()
     results: ResultRoute
     triage: Triage
     settler: Settler

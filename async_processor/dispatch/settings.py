@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -23,6 +23,7 @@ from async_processor.fields import (
     UrlPath,
 )
 from async_processor.fields.cloud import OptionalTopicName, SubscriptionName
+from async_processor.transforms.settings import ModelNames
 
 LaneName = Literal[
     "reserved-interactive",
@@ -41,8 +42,6 @@ def _same_as_queue_name(validated: dict[str, Any]) -> str:
 
 class QueueSettings(Section):
     """One request queue: where its requests go and what lets them through."""
-
-    planned: ClassVar[frozenset[str]] = frozenset({"model"})
 
     queue_name: Name = "request-sortedset"
     """The sorted set that producers write to."""
@@ -66,6 +65,9 @@ class QueueSettings(Section):
     """Names of the message headers that are sent on; default: all that the rules allow."""
     allowed_result_queues: tuple[NonEmpty, ...] = ("*",)
     """Patterns of the result queues that a message may name."""
+    model: ModelNames = Field(default_factory=dict)
+    """The model to ask for instead of the payload's: a name, or old names to new ones, where `*`
+    stands for any other and for none; default: the payload's."""
     gate: GateSettings = ConstantGate()
     """What lets requests of this queue through."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+from msgspec import structs
+
 from async_processor.clock import Clock
 from async_processor.dispatch.passage import Passage
 from async_processor.dispatch.route import Route
@@ -110,18 +112,21 @@ class Worker:
         if left <= 0:
             return route.triage.expired(stay.envelope, "the deadline passed before the call")
         try:
-            headers = route.headers[stay.lane].for_request(request)
+            out = await route.bodies.outgoing(request, payload)
+            headers = route.headers[stay.lane].for_request(request, out.content_type)
         except InvalidMessage as error:
             return route.triage.refused(stay.envelope, str(error))
         call = Call(
             url=route.url(request.endpoint),
             headers=headers,
-            body=payload,
+            body=out.body,
             timeout=min(self._request_timeout, left),
+            payload=out.payload,
         )
         started = self._start(stay)
         reply = await self._engine.send(call)
-        return self._judge(stay, reply, started)
+        timings = self._measured(stay, reply, started)
+        return self._judge(stay, await _transformed(stay, reply), timings)
 
     def _start(self, stay: Stay) -> float:
         """The call goes out now."""
@@ -136,15 +141,17 @@ class Worker:
         held.enter(Phase.IN_FLIGHT)
         return started
 
-    def _judge(self, stay: Stay, reply: Reply, started: float) -> Decision:
+    def _measured(self, stay: Stay, reply: Reply, started: float) -> Timings:
         took = (self._clock.monotonic() - started) * 1000
         stay.route.metrics.inference_latency(took)
         _count_answer(reply, stay.route)
         if isinstance(reply, Answer) and reply.status in decisions.FULL:
             stay.shed()
-        timings = Timings(
+        return Timings(
             queued_ms=round((started - stay.held.claimed_at) * 1000), inference_ms=round(took)
         )
+
+    def _judge(self, stay: Stay, reply: Reply, timings: Timings) -> Decision:
         return decisions.after_attempt(
             stay.envelope,
             reply,
@@ -154,6 +161,14 @@ class Worker:
             settings=self._retry,
             random=random.random,
         )
+
+
+async def _transformed(stay: Stay, reply: Reply) -> Reply:
+    """A good answer as its result shall hold it."""
+    if not isinstance(reply, Answer) or not 200 <= reply.status < 300:
+        return reply
+    body = await stay.route.bodies.incoming(stay.envelope.request, reply.body)
+    return reply if body is reply.body else structs.replace(reply, body=body)
 
 
 def _count_answer(reply: Reply, route: Route) -> None:

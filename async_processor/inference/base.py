@@ -10,12 +10,16 @@ import msgspec
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One call of the inference gateway; headers are final, `timeout` is in seconds."""
+    """One call of the inference gateway; headers are final, `timeout` is in seconds.
+
+    `payload` is the JSON object that the body was made of, mostly the body itself.
+    """
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     timeout: float
+    payload: bytes = b"{}"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -4,7 +4,8 @@ Whoever can write to the queue writes the message's headers, so they are treated
 would change the connection, speak for the operator, or break out of its line is left out.
 
 From weakest to strongest: the default `Content-Type`; the message's headers; what is derived from
-its metadata (trace context, fairness); what the operator set (objective, configured headers).
+its metadata (trace context, fairness); what the operator set (objective, configured headers). The
+content type of a body that was rewritten goes with the body, and beats all others.
 """
 
 from __future__ import annotations
@@ -95,18 +96,19 @@ class HeaderRules:
         self._header_bytes = header_bytes
         self._usual = self._finished({})
 
-    def for_request(self, request: Request) -> dict[str, str]:
-        """The headers of a request's call.
+    def for_request(self, request: Request, content_type: str = "") -> dict[str, str]:
+        """The headers of a request's call; `content_type` is that of a rewritten body.
 
         Raises:
             InvalidMessage: the message's headers are larger than the limit.
         """
-        if not request.headers and not request.metadata:
+        if not request.headers and not request.metadata and not content_type:
             return dict(self._usual)
         sent = self._from_message(request.headers)
         self._add_trace(sent, request.metadata)
         self._add_fairness(sent, request.metadata)
-        return self._finished(sent)
+        headers = self._finished(sent)
+        return _replaced(headers, {"Content-Type": content_type}) if content_type else headers
 
     def _from_message(self, headers: Mapping[str, str]) -> _Sent:
         if not headers:

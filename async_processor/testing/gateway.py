@@ -21,12 +21,17 @@ _ANSWER = {
 class Arrival:
     """One call; `answer` ends it."""
 
-    def __init__(self, path: str, headers: Mapping[str, str], payload: Any) -> None:
+    def __init__(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
         self.path = path
         self.headers = headers
-        self.payload = payload
+        self.body = body
         self.open = True
         self._answered = asyncio.Event()
+
+    @property
+    def payload(self) -> Any:
+        """The body, of JSON."""
+        return json.loads(self.body)
 
     def answer(self) -> None:
         """Let the call have its answer."""
@@ -38,14 +43,18 @@ class Arrival:
 
 
 class Gateway:
-    """Serves POST on every path. With `hold` calls wait for `Arrival.answer`."""
+    """Serves POST on every path. With `hold` calls wait for `Arrival.answer`.
 
-    def __init__(self, *, hold: bool = False) -> None:
+    The first `failures` answers are 503.
+    """
+
+    def __init__(self, *, hold: bool = False, failures: int = 0) -> None:
         self.arrivals: list[Arrival] = []
         self.most_open = 0
         """The most calls that were open at once."""
         self._open = 0
         self._hold = hold
+        self._failures = failures
         self._runner: web.AppRunner | None = None
         self._port = 0
 
@@ -80,7 +89,7 @@ class Gateway:
             await self._runner.cleanup()
 
     async def _serve(self, request: web.Request) -> web.Response:
-        arrival = Arrival(request.raw_path, dict(request.headers), json.loads(await request.read()))
+        arrival = Arrival(request.raw_path, dict(request.headers), await request.read())
         self.arrivals.append(arrival)
         self._open += 1
         self.most_open = max(self.most_open, self._open)
@@ -90,4 +99,6 @@ class Gateway:
         finally:
             arrival.open = False
             self._open -= 1
+        if len(self.arrivals) <= self._failures:
+            return web.json_response({"error": "not now"}, status=503)
         return web.json_response(_ANSWER)

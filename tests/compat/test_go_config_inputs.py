@@ -34,6 +34,7 @@ from async_processor.config.migrate import migrate
 from async_processor.config.run_inputs import RunInputs, settings_from
 from async_processor.config.settings import RedisTransport
 from async_processor.errors import ConfigurationError
+from async_processor.transforms.settings import GcsUriMultipartTransform
 
 CASES = sorted((Path(__file__).parent / "go_config").glob("*.yaml"))
 
@@ -368,10 +369,12 @@ def test_what_pubsub_needs_is_asked_for_by_its_path(argv: list[str], missing: st
 def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text('{"type": "tier-priority", "parameters": {"lane_objektives": {}}}')
+    transforms = tmp_path / "transforms.json"
+    transforms.write_text('{"requestTransform": []}')
     quota = {"address": "r:6379", "limit": "100", "share": "true"}
     nested = [{"gate_type": "redis-quota", "gate_params": quota}]
     assert document_problems(
-        "--transform-config-file=t.json",
+        f"--transform-config-file={transforms}",
         f"--request-merge-policy-config-file={policy}",
         mode="cluster",
         polls=3,
@@ -386,7 +389,7 @@ def test_what_this_version_lacks_or_nobody_knows_is_said_with_its_path(tmp_path:
         "transport.mode: is not available in this version",
         "transport.polls: unknown key; known: " + known_transport_keys(),
         "merge_policy.lane_objektives: unknown key; did you mean 'lane_objectives'?",
-        "transforms: is not available in this version",
+        "transforms.requestTransform: unknown key; did you mean 'request'?",
     ]
 
 
@@ -555,3 +558,43 @@ def test_what_is_nested_without_end_is_told_in_a_line() -> None:
     (problem,) = document_problems(queue=queue)
     assert problem.startswith("transport.queues[0].gate.gate: got '[[[")
     assert problem.endswith("as JSON it is nested too deeply, or has a number that is too long")
+
+
+def test_transforms_are_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "transforms.json"
+    entry = {
+        "name": "whisper-multipart",
+        "type": "gcs_uri_multipart",
+        "parameters": {"providers": ["whisper"]},
+    }
+    file.write_text(json.dumps({"requestTransforms": [entry]}))
+    transforms = sorted_set(f"--transform-config-file={file}").settings.transforms
+    assert transforms.request == (
+        GcsUriMultipartTransform(
+            type="gcs_uri_multipart", name="whisper-multipart", providers=("whisper",)
+        ),
+    )
+    assert transforms.response == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("[]", "--transform-config-file: must be a JSON object"),
+        ('{"requestTransforms": {"a": 1}}', "transforms.request: got a mapping, must be a list"),
+        (
+            '{"requestTransforms": [{"type": "gcs_uri_multipart", "parameters": {"a": []}}]}',
+            "transforms.request[0].providers: is required",
+        ),
+        (
+            '{"requestTransforms": [{"type": "whisper"}]}',
+            "transforms.request[0].type: unknown type 'whisper'; known: gcs_uri_multipart, plugin",
+        ),
+    ],
+)
+def test_a_mistake_in_transforms_is_said_with_its_path(
+    written: str, problem: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "transforms.json"
+    file.write_text(written)
+    assert problem in document_problems(f"--transform-config-file={file}")

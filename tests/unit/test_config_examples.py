@@ -20,6 +20,7 @@ from async_processor.config.settings import RedisTransport
 from async_processor.config.yaml_file import read_file, read_yaml
 from async_processor.dispatch.settings import MergePolicySettings, MergeSettings
 from async_processor.fields import Section
+from async_processor.transforms.settings import RequestPluginTransform, ResponsePluginTransform
 
 EXAMPLES = Path(__file__).parents[2] / "config"
 FILES = sorted(EXAMPLES.glob("*.yaml"))
@@ -29,7 +30,16 @@ OF_DEFAULTS = (
     "max_concurrency: closes at 95 requests per ready pod, which the 64 workers",
 )
 """What the defaults of gates, shown in the full example, are warned of."""
-WITH_AN_EXAMPLE = ("id", "prometheus", "saturation_gate_params", "VllmPoolGate.urls")
+WITH_AN_EXAMPLE = (
+    "id",
+    "prometheus",
+    "saturation_gate_params",
+    "VllmPoolGate.urls",
+    "transforms",
+    "TransformSettings.request",
+    "TransformSettings.response",
+    "providers",
+)
 """Settings that are shown with another value than their default."""
 
 
@@ -139,10 +149,12 @@ def test_the_full_example_shows_true_defaults(model: type[Section]) -> None:
 
 
 POLICIES = get_args(get_args(MergeSettings)[0])
+PLUGINS = (RequestPluginTransform, ResponsePluginTransform)
+"""Told in a comment, since none is installed."""
 
 
-def other_policies() -> dict[str, dict[str, Any]]:
-    """What the comments of the full example say of the merge policies that it does not choose."""
+def told_in_comments() -> dict[str, dict[str, Any]]:
+    """What the comments of the full example say of merge policies and transforms."""
     text = (EXAMPLES / "full.yaml").read_text()
     blocks = re.findall(r"(?:^  #   .*\n)+", text, re.MULTILINE)
     parsed = [yaml.safe_load(re.sub(r"^  #   ", "", block, flags=re.MULTILINE)) for block in blocks]
@@ -152,7 +164,8 @@ def other_policies() -> dict[str, dict[str, Any]]:
 def test_the_full_example_tells_of_every_merge_policy() -> None:
     common = set(MergePolicySettings.model_fields)
     chosen = document("full.yaml")["merge_policy"]["type"]
-    told = other_policies()
+    told = told_in_comments()
+    del told["plugin"]
     assert {chosen, *told} == {model.model_fields["type"].default for model in POLICIES}
     for model in POLICIES:
         written = told.get(model.model_fields["type"].default)
@@ -163,8 +176,16 @@ def test_the_full_example_tells_of_every_merge_policy() -> None:
         assert model.model_validate(given) == model()
 
 
+def test_the_full_example_tells_of_plugins() -> None:
+    written = told_in_comments()["plugin"]
+    for model in PLUGINS:
+        assert set(written) == set(model.model_fields)
+        assert written["name"] == model.model_fields["name"].default
+        assert written["parameters"] == {}
+
+
 def test_no_setting_is_left_out_of_the_reference() -> None:
-    told = {section.__name__ for section in FULL} | {model.__name__ for model in POLICIES}
+    told = {section.__name__ for section in (*FULL, *POLICIES, *PLUGINS)}
     same = {"MemoryTransport": "RedisTransport"}  # its settings are those of the other, fewer
     for name, section in schema()["$defs"].items():
         if "properties" not in section:  # a choice of words
