@@ -10,10 +10,8 @@ import asyncio
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
-from enum import Enum, auto
 from typing import Any, Final
 
-import msgspec
 from google.api_core.exceptions import DeadlineExceeded, GoogleAPICallError
 from google.auth import default as default_credentials
 from google.pubsub_v1 import PublisherAsyncClient, SubscriberAsyncClient, types
@@ -23,6 +21,13 @@ from grpc import aio
 
 from async_processor.clock import Clock
 from async_processor.google_io.errors import border
+from async_processor.google_io.values import (
+    Message,
+    NewSubscription,
+    Received,
+    SubscriptionFacts,
+    Verdict,
+)
 
 PULL_TIMEOUT: Final = 60.0
 """Seconds; the service itself ends an empty pull before, for one that is given up here could lease
@@ -30,8 +35,6 @@ messages that nobody hears of."""
 CALL_TIMEOUT: Final = 20.0
 LOOK_TIMEOUT: Final = 3.0
 EMULATOR_VARIABLE: Final = "PUBSUB_EMULATOR_HOST"
-LONGEST_LEASE: Final = 600
-"""Seconds; the most that Pub/Sub grants at once."""
 
 _UNLIMITED: Final = (
     ("grpc.max_send_message_length", -1),
@@ -40,74 +43,6 @@ _UNLIMITED: Final = (
 _PARTIAL_FAILURE: Final = "EXACTLY_ONCE_ACKID_FAILURE"
 _TRANSIENT: Final = "TRANSIENT_FAILURE"
 _SCOPES: Final = ("https://www.googleapis.com/auth/pubsub",)
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published."""
-
-    data: bytes
-    attributes: Mapping[str, str] = {}
-
-    @property
-    def size(self) -> int:
-        """Bytes, more or less."""
-        return len(self.data) + sum(map(len, self.attributes)) + 64
-
-
-class Received(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a pull leased to this process.
-
-    `attempt` counts deliveries of this message from 1; 0 where the subscription has no dead-letter
-    policy, for then nobody counts. `published_at` is a Unix time in seconds by Google's clock.
-    """
-
-    ack_id: str
-    data: bytes
-    attributes: Mapping[str, str]
-    message_id: str
-    published_at: float
-    attempt: int
-
-
-class Verdict(Enum):
-    """What became of one lease in a call about many."""
-
-    DONE = auto()
-    LOST = auto()
-    """The lease is somebody else's now."""
-    AGAIN = auto()
-    """It did not work, and may when tried again."""
-
-
-class SubscriptionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """How a subscription is set up; `ack_deadline` is in seconds.
-
-    `max_delivery_attempts` is 0 and `dead_letter_topic` empty without a dead-letter policy.
-    """
-
-    topic: str
-    ack_deadline: int
-    exactly_once: bool
-    pushes: bool
-    dead_letter_topic: str
-    max_delivery_attempts: int
-
-
-class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A pull subscription to be created. Seconds; `backoff` is the shortest and the longest.
-
-    With a `lifetime` it is deleted when nobody has used it for so long, a day at least.
-    """
-
-    name: str
-    topic: str
-    ack_deadline: int
-    exactly_once: bool = False
-    filter: str = ""
-    backoff: tuple[float, float] | None = None
-    dead_letter_topic: str = ""
-    max_delivery_attempts: int = 0
-    lifetime: float | None = None
 
 
 class PubSubClient:

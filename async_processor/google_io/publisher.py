@@ -8,7 +8,8 @@ from typing import Final
 
 from async_processor.errors import BrokerRefused
 from async_processor.google_io.batches import Batches
-from async_processor.google_io.client import Message, PubSubClient
+from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.values import Message
 
 LARGEST_MESSAGE: Final = 10_000_000
 """Bytes of data and attributes that Pub/Sub takes in one message."""

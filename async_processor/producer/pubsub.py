@@ -15,8 +15,9 @@ from typing import Final, Self
 
 from async_processor.clock import SystemClock
 from async_processor.errors import AsyncProcessorError
-from async_processor.google_io.client import Message, NewSubscription, PubSubClient
+from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.publisher import Publisher
+from async_processor.google_io.values import Message, NewSubscription
 from async_processor.producer import message
 from async_processor.producer.chunks import chunked
 from async_processor.producer.errors import NoMailbox, NotSupported

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Final, Self
 
 from async_processor.errors import BrokerUnavailable
-from async_processor.google_io.client import PubSubClient, Received
+from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.values import Received
 from async_processor.producer.patience import Patience
 from async_processor.producer.taken import Taken
 

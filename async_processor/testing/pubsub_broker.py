@@ -16,7 +16,7 @@ from typing import Final
 
 from google.pubsub_v1 import types
 
-from async_processor.google_io.client import Received
+from async_processor.google_io.values import Received
 
 _STALL: Final = 0.05
 """Seconds that a timer may be late on a loop that runs freely."""

@@ -12,12 +12,8 @@ from typing import Final
 from uuid import uuid4
 
 from async_processor.clock import SystemClock
-from async_processor.google_io.client import (
-    Message,
-    NewSubscription,
-    PubSubClient,
-    Received,
-)
+from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.values import Message, NewSubscription, Received
 from async_processor.testing.probe import Capability
 from async_processor.testing.pubsub_emulator import PubSubEmulator
 from async_processor.testing.pubsub_fake import PubSubFake

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from async_processor.clock import SystemClock
 from async_processor.errors import BrokerUnavailable
-from async_processor.google_io.client import Message, NewSubscription, PubSubClient
+from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.errors import Exists
+from async_processor.google_io.values import Message, NewSubscription
 from async_processor.testing.eventually import eventually
 from async_processor.wire import result as results
 from async_processor.wire.result import Result

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from async_processor.clock import SystemClock
-from async_processor.google_io.client import Message, PubSubClient
+from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.values import Message
 from async_processor.producer import DeadlinePassed, InvalidSubmission, NoMailbox, Submission
 from async_processor.producer.errors import NotSupported
 from async_processor.producer.pubsub import PubSubProducer

@@ -17,7 +17,8 @@ from async_processor.clock import SystemClock
 from async_processor.config.load import validated
 from async_processor.daemon.build import Parts, build
 from async_processor.daemon.daemon import Daemon
-from async_processor.google_io.client import Message, PubSubClient
+from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.values import Message
 from async_processor.redis_io.connect import open_client
 from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.eventually import until

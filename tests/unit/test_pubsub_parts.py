@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from async_processor.clock import SystemClock
 from async_processor.errors import BrokerRefused, BrokerUnavailable, ConfigurationError
 from async_processor.google_io.batches import Batches
-from async_processor.google_io.client import Message, PubSubClient, Received
+from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.errors import Missing, border
 from async_processor.google_io.publisher import Publisher
+from async_processor.google_io.values import Message, Received
 from async_processor.testing.eventually import until
 from async_processor.transport.base import SUSPECT_AFTER
 from async_processor.transport.google_pubsub import marks

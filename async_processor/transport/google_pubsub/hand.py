@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from async_processor.errors import BrokerUnavailable
 from async_processor.transport.base import SUSPECT_AFTER
 from async_processor.transport.google_pubsub.leases import Lease
 
@@ -50,7 +49,7 @@ class Hand:
         self._give_back = give_back
         self._leases: deque[Lease] = deque()
         self._pulling: asyncio.Task[None] | None = None
-        self._fault: BrokerUnavailable | None = None
+        self._fault: Exception | None = None
         self._promising = False
         """Messages probably wait: the last look found some."""
         self._holding: asyncio.TimerHandle | None = None
@@ -108,7 +107,7 @@ class Hand:
         """Runs only while nothing is here, so that all that is here came at once."""
         try:
             self._leases.extend(await self._pull(limit))
-        except BrokerUnavailable as error:
+        except Exception as error:  # noqa: BLE001 - it is theirs who wait
             self._fault = error
         self._stop_holding()
         if self._leases:

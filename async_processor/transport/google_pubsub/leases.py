@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from async_processor.clock import Clock
-from async_processor.google_io.client import Received, Verdict
+from async_processor.google_io.values import Received, Verdict
 from async_processor.transport.google_pubsub.marks import Marks, read
 from async_processor.transport.google_pubsub.subscription import Subscription, passing
 

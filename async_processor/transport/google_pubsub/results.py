@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from async_processor.errors import BrokerRefused, BrokerUnavailable
-from async_processor.google_io.client import Message
 from async_processor.google_io.publisher import LARGEST_MESSAGE, Publisher
+from async_processor.google_io.values import Message
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Bury, Delivery, Post
 from async_processor.transport.google_pubsub import marks

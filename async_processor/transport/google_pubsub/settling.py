@@ -13,8 +13,8 @@ from typing import Final
 
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
-from async_processor.google_io.client import LONGEST_LEASE, Message, Verdict
 from async_processor.google_io.publisher import Publisher
+from async_processor.google_io.values import LONGEST_LEASE, Message, Verdict
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import (
     Bury,

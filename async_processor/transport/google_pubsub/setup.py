@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from async_processor.errors import ConfigurationError, Problem
-from async_processor.google_io.client import NewSubscription, PubSubClient
+from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.errors import Exists
+from async_processor.google_io.values import NewSubscription
 from async_processor.transport.settings import PubSubSettings
 from async_processor.wire import pubsub_names
 

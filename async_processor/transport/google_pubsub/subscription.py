@@ -7,13 +7,8 @@ from typing import Final
 
 from async_processor.errors import BrokerUnavailable
 from async_processor.google_io.batches import Batches
-from async_processor.google_io.client import (
-    LONGEST_LEASE,
-    PubSubClient,
-    Received,
-    SubscriptionFacts,
-    Verdict,
-)
+from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.values import LONGEST_LEASE, Received, SubscriptionFacts, Verdict
 
 UNKNOWN_ACK_DEADLINE: Final = 10
 """Seconds: the shortest that a subscription can have."""

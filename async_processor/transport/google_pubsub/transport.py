@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from async_processor.clock import Clock, SystemClock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
@@ -17,13 +16,14 @@ from async_processor.google_io.publisher import Publisher
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
 from async_processor.transport.google_pubsub import marks
-from async_processor.transport.google_pubsub.checks import look_at
 from async_processor.transport.google_pubsub.depths import Depths
 from async_processor.transport.google_pubsub.hand import Hand
 from async_processor.transport.google_pubsub.leases import Lease, Leases
+from async_processor.transport.google_pubsub.partings import Partings
 from async_processor.transport.google_pubsub.results import Results
 from async_processor.transport.google_pubsub.settling import Settling
 from async_processor.transport.google_pubsub.subscription import Subscription
+from async_processor.transport.google_pubsub.subscriptions import Subscriptions
 from async_processor.transport.settings import PubSubSettings
 from async_processor.wire import pubsub_names as names
 
@@ -50,24 +50,23 @@ class GooglePubSub:
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings
-        self._topics = topics
         self._clock = clock or SystemClock()
         self._client = client or PubSubClient(self._clock)
         publisher = Publisher(self._client)
-        self._results = Results(
+        results = Results(
             publisher,
             settings.project_id,
             default=settings.result_topic_id,
             dead_letters=settings.dead_letter_topic_id,
         )
         self._leases = Leases(self._clock, settings.lease_ttl)
-        self._settling = Settling(self._leases, publisher, self._results, self._clock)
+        self._settling = Settling(self._leases, publisher, results, self._clock)
         if monitor is None and not self._client.emulated:
             monitor = Monitor()
         self._depths = Depths(monitor, self._clock)
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions = Subscriptions(self._client, settings, topics, results, self._clock)
+        self._partings = Partings(self._leases, self._clock)
         self._hands: dict[str, Hand] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._running = False
 
     @property
@@ -78,39 +77,7 @@ class GooglePubSub:
     async def start(self) -> None:
         await self._client.open()
         self._running = True
-        for name in self._topics:
-            while True:
-                try:
-                    await self._subscribe(name)
-                except BrokerUnavailable as error:
-                    _log.warning("broker_unavailable", error=str(error))
-                    await self._clock.sleep(random.uniform(0.1, 2.0))
-                else:
-                    break
-
-    async def _subscribe(self, name: str) -> Subscription:
-        """The subscription of a queue; a new configuration may bring new ones."""
-        if name in self._subscriptions:
-            return self._subscriptions[name]
-        project = self._settings.project_id
-        topic = self._topics.get(name, "")
-        made = Subscription(
-            self._client,
-            name,
-            names.subscription(name, project),
-            topic and names.topic(topic, project),
-        )
-        await look_at(
-            self._client,
-            made,
-            result_topic=names.topic(self._settings.result_topic_id, project),
-            max_deliveries=self._settings.max_deliveries,
-        )
-        self._subscriptions[name] = made
-        self._results.requests = {each.topic for each in self._subscriptions.values()} - {""}
-        if made.facts:
-            self._results.use_dead_letters(made.facts.dead_letter_topic)
-        return made
+        await self._subscriptions.find_all()
 
     async def stop(self) -> None:
         if not self._running:
@@ -119,20 +86,10 @@ class GooglePubSub:
         await asyncio.gather(*(hand.close() for hand in self._hands.values()))
         for lease in self._leases:
             if not lease.settling:
-                self._part_with(lease, self._settling.free(lease))
-        await self._settled(STOP_TIMEOUT)
+                self._partings.end(lease, self._settling.free(lease))
+        await self._partings.done(STOP_TIMEOUT)
         await self._depths.close()
         await self._client.close()
-
-    async def _settled(self, patience: float) -> None:
-        """Wait for what is being given back and settled."""
-        give_up = self._clock.monotonic() + patience
-        while self._tasks or any(lease.settling for lease in self._leases):
-            if self._clock.monotonic() > give_up:
-                break
-            await asyncio.sleep(0.01)
-        for task in self._tasks:
-            task.cancel()
 
     async def ping(self) -> None:
         """A call that was answered just now will do, and so does an answer that forbids."""
@@ -140,33 +97,30 @@ class GooglePubSub:
             raise BrokerUnavailable("not connected to Pub/Sub yet")
         if self._clock.monotonic() - self._client.heard_at < RECENT:
             return
-        for name in self._subscriptions or self._topics:
-            full_name = names.subscription(name, self._settings.project_id)
-            try:
-                await self._client.subscription(full_name, LOOK_TIMEOUT)
-            except Denied:
-                return
-            except BrokerRefused as error:
-                raise BrokerUnavailable(str(error)) from error
+        try:
+            await self._client.subscription(next(self._subscriptions.full_names()), LOOK_TIMEOUT)
+        except Denied:
             return
+        except BrokerRefused as error:
+            raise BrokerUnavailable(str(error)) from error
 
     async def claim(self, queue_name: str, limit: int, *, suspects: bool) -> Sequence[Delivery]:
         hand = await self._hand(queue_name)
         leases = await hand.take(limit, suspects=suspects)
         others = [lease for lease in leases if self._leases.differs(lease)]
         if others:
-            self._spawn(self._set(others))
+            self._partings.spawn(self._set(others))
         return [self._delivery(lease) for lease in leases]
 
     async def _hand(self, queue_name: str) -> Hand:
         hand = self._hands.get(queue_name)
         if hand is None:
             try:
-                subscription = await self._subscribe(queue_name)
+                subscription = await self._subscriptions.find(queue_name)
             except BrokerRefused as error:
                 raise BrokerUnavailable(str(error)) from error
-            hand = Hand(partial(self._pull, subscription), self._return)
-            self._hands[queue_name] = hand
+            made = Hand(partial(self._pull, subscription), self._return)
+            hand = self._hands.setdefault(queue_name, made)
         return hand
 
     async def _pull(self, subscription: Subscription, limit: int) -> Sequence[Lease]:
@@ -181,27 +135,16 @@ class GooglePubSub:
     def _is_due(self, lease: Lease) -> bool:
         copied = lease.marks
         if copied.is_copy and copied.subscription != lease.subscription.full_name:
-            self._part_with(lease, self._settling.acknowledge(lease))
+            self._partings.end(lease, self._settling.acknowledge(lease))
             return False
         if copied.due_at > self._clock.now():
-            self._part_with(lease, self._settling.put_off(lease))
+            self._partings.end(lease, self._settling.put_off(lease))
             return False
         return True
 
     def _return(self, leases: Sequence[Lease], delay: float) -> None:
         for lease in leases:
-            self._part_with(lease, self._settling.give_back(lease, delay))
-
-    def _part_with(self, lease: Lease, work: Coroutine[Any, Any, Any]) -> None:
-        """End a lease that nobody here works on, in the background."""
-        lease.settling = True
-        self._spawn(self._ended(lease, work))
-
-    async def _ended(self, lease: Lease, work: Awaitable[Any]) -> None:
-        try:
-            await work
-        finally:
-            self._leases.drop(lease)
+            self._partings.end(lease, self._settling.give_back(lease, delay))
 
     async def _set(self, leases: Sequence[Lease]) -> None:
         """Give leases their full length; whoever keeps them tries again what fails here."""
@@ -209,11 +152,6 @@ class GooglePubSub:
             await self._leases.extend(leases)
         except BrokerUnavailable as error:
             _log.warning("leases_not_extended", error=str(error))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _delivery(self, lease: Lease) -> Delivery:
         received, now = lease.received, self._clock.now()
