@@ -17,13 +17,15 @@ from async_processor.google_io.batches import Batches
 from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.errors import Missing, border
 from async_processor.google_io.publisher import Publisher
-from async_processor.google_io.values import Message, Received
+from async_processor.google_io.values import Message, Received, Verdict
 from async_processor.testing.eventually import until
 from async_processor.transport.base import SUSPECT_AFTER
 from async_processor.transport.google_pubsub import marks
 from async_processor.transport.google_pubsub.hand import SUSPECT_PAUSE, Hand
-from async_processor.transport.google_pubsub.leases import FORGIVEN, Lease
+from async_processor.transport.google_pubsub.leases import FORGIVEN, Lease, Leases
 from async_processor.transport.google_pubsub.marks import Marks
+from async_processor.transport.google_pubsub.results import Results
+from async_processor.transport.google_pubsub.settling import Settling
 from async_processor.transport.google_pubsub.setup import steps
 from async_processor.transport.google_pubsub.subscription import Subscription
 from async_processor.transport.settings import PubSubSettings
@@ -171,6 +173,36 @@ def test_only_lost_leases_count_as_deliveries() -> None:
     assert lease("given back once", attempt=1 + FORGIVEN).deliveries == 0
     assert lease("lost twice after that", attempt=3 + FORGIVEN).deliveries == 2
     assert lease("a copy of one that was lost", attempt=1, deliveries=2).deliveries == 2
+
+
+class Modified(PubSubClient):
+    """Notes what is asked of leases."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock(), emulator="nowhere")
+        self.seconds: dict[str, int] = {}
+
+    async def modify(
+        self, subscription: str, ack_ids: Sequence[str], seconds: int
+    ) -> list[Verdict]:
+        self.seconds |= dict.fromkeys(ack_ids, seconds)
+        return [Verdict.DONE] * len(ack_ids)
+
+
+@pytest.mark.parametrize("renewed_first", [True, False])
+async def test_renewing_a_lease_does_not_put_off_what_is_on_its_way_back(
+    renewed_first: bool,
+) -> None:
+    client = Modified()
+    held = lease("a")
+    held.subscription = Subscription(client, "s", "projects/p/subscriptions/s", "")
+    leases = Leases(SystemClock(), 60)
+    publisher = Publisher(client)
+    results = Results(publisher, "p", default="results", dead_letters="")
+    settling = Settling(leases, publisher, results, SystemClock())
+    calls = [leases.extend([held]), settling.give_back(held, 3)]
+    await asyncio.gather(*(calls if renewed_first else calls[::-1]))
+    assert client.seconds == {"a": 3}
 
 
 class Source:

@@ -21,9 +21,13 @@ back, or put off until it was due."""
 
 
 class Lease:
-    """One delivery of a message. `ends_at` is in monotonic seconds."""
+    """One delivery of a message. `ends_at` is in monotonic seconds.
 
-    __slots__ = ("ends_at", "marks", "received", "settling", "subscription")
+    `settling` says that its outcome is being written, `leaving` that the message is to be delivered
+    again at a time of its own: whoever renews leases must not put that off.
+    """
+
+    __slots__ = ("ends_at", "leaving", "marks", "received", "settling", "subscription")
 
     def __init__(self, received: Received, subscription: Subscription, ends_at: float) -> None:
         self.received = received
@@ -31,6 +35,7 @@ class Lease:
         self.marks: Marks = read(received.attributes)
         self.ends_at = ends_at
         self.settling = False
+        self.leaving = False
 
     @property
     def token(self) -> str:
@@ -86,9 +91,7 @@ class Leases:
         Raises BrokerUnavailable.
         """
         asked_at = self._clock.monotonic()
-        verdicts = await asyncio.gather(
-            *(one.subscription.modify(one.received.ack_id, self._lease_ttl) for one in leases)
-        )
+        verdicts = await asyncio.gather(*map(self._renew, leases))
         lost = set()
         for lease, verdict in zip(leases, verdicts, strict=True):
             if verdict is Verdict.LOST or self._surely_over(lease, asked_at):
@@ -97,6 +100,12 @@ class Leases:
             elif verdict is Verdict.DONE:
                 lease.ends_at = asked_at + self._lease_ttl
         return lost
+
+    async def _renew(self, lease: Lease) -> Verdict:
+        """What leaves meanwhile is asked for in its turn, after this."""
+        if lease.leaving:
+            return Verdict.AGAIN
+        return await lease.subscription.modify(lease.received.ack_id, self._lease_ttl)
 
     async def stands(self, lease: Lease) -> bool:
         """Whether an outcome may be written now: nobody else has the message, nor will soon.

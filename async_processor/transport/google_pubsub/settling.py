@@ -137,6 +137,7 @@ class Settling:
     async def _put_off(self, lease: Lease, wait: float) -> Settlement:
         """Whole seconds, rounded up, ten minutes at most."""
         seconds = min(max(0, ceil(wait)), LONGEST_LEASE)
+        lease.leaving = True
         try:
             verdict = await lease.subscription.modify(lease.received.ack_id, seconds)
         except BrokerUnavailable:

@@ -59,9 +59,11 @@ class Subscription:
         return await self._client.acknowledge(self.full_name, ack_ids)
 
     async def _modify_each(self, wishes: Sequence[tuple[str, int]]) -> Sequence[Verdict]:
+        """Of several wishes for one lease the last counts."""
         verdicts: dict[str, Verdict] = {}
-        for seconds in {seconds for _, seconds in wishes}:
-            ack_ids = [ack_id for ack_id, wanted in wishes if wanted == seconds]
+        last = dict(wishes)
+        for seconds in set(last.values()):
+            ack_ids = [ack_id for ack_id, wanted in last.items() if wanted == seconds]
             told = await self._client.modify(self.full_name, ack_ids, seconds)
             verdicts.update(zip(ack_ids, told, strict=True))
         return [verdicts[ack_id] for ack_id, _ in wishes]
