@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from async_processor.errors import ConfigurationError
+from async_processor.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from async_processor.config.migrate import Migration
 
 app = typer.Typer(
     add_completion=False,
@@ -86,21 +90,45 @@ def schema() -> None:
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def migrate(context: typer.Context, as_json: AsJson = False) -> None:
+def migrate(
+    context: typer.Context,
+    helm_values: Annotated[
+        str, typer.Option(metavar="FILE|-", help="Values of the Go implementation's chart.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
     """Print the YAML file for the flags and JSON documents of the Go implementation.
 
     Give the flags as they are in the deployment, in the same environment: a URL with a password
-    that a variable holds is printed as ${NAME}. What to know about it goes to standard error.
+    that a variable holds is printed as ${NAME}. With --helm-values it prints values of our chart
+    for those of its charts (llm-d-async, and async-processor before it). What to know about it goes
+    to standard error.
 
     Example: async-processor config migrate --transport=redis-sortedset
     --transport-config-file=transport.json > config.yaml
-    """
-    from async_processor.config.migrate import migrate as migrated
 
-    migration = migrated(context.args, os.environ)
+    Example: helm get values REL -o yaml | async-processor config migrate --helm-values -
+    """
+    migration = _migrated_values(helm_values, context) if helm_values else _migrated(context)
     if as_json:
         typer.echo(json.dumps({"yaml": migration.yaml, "notes": migration.notes}, indent=2))
         return
     for note in migration.notes:
         typer.echo(f"note: {note}", err=True)
     typer.echo(migration.yaml, nl=False)
+
+
+def _migrated(context: typer.Context) -> Migration:
+    from async_processor.config.migrate import migrate
+
+    return migrate(context.args, os.environ)
+
+
+def _migrated_values(file: str, context: typer.Context) -> Migration:
+    from async_processor.config.migrate import migrate_values
+    from async_processor.config.yaml_file import read_file
+
+    if context.args:
+        message = f"got {context.args[0]!r} too: it takes the place of all other flags"
+        raise ConfigurationError([Problem(path="--helm-values", message=message)])
+    return migrate_values(sys.stdin.read() if file == "-" else read_file(Path(file)), file)

@@ -1,4 +1,4 @@
-"""Prints our YAML for the Go implementation's flags and documents."""
+"""Prints our YAML for the Go implementation's flags and documents, and for its chart's values."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from async_processor.config import go_flags
+from async_processor.config import go_chart, go_flags
 from async_processor.config.defaults import completed
 from async_processor.config.environment import escaped
+from async_processor.config.go_chart_values import chart_values
 from async_processor.config.go_inputs import document_from
 from async_processor.config.go_notes import verbosity
 from async_processor.config.load import validated
-from async_processor.config.yaml_file import write_yaml
+from async_processor.config.yaml_file import read_yaml, write_yaml
 from async_processor.errors import ConfigurationError, Problem
 from async_processor.fields import without_password
 
@@ -41,6 +42,26 @@ def migrate(argv: Sequence[str], environ: Mapping[str, str]) -> Migration:
     notes += verbosity(flags)
     text = _Concealment(environ, notes).value(document, "")
     return Migration(yaml=write_yaml(text), notes=tuple(notes))
+
+
+def migrate_values(text: str, name: str) -> Migration:
+    """Turn values of the Go implementation's chart into values of ours.
+
+    `name` stands for the text in errors. Raises ConfigurationError with every mistake found; paths
+    are those of our configuration where the mistake is in what the daemon was told.
+    """
+    values = read_yaml(text, name)
+    ap = values.get("ap")
+    if not isinstance(ap, dict):
+        message = "has no `ap`: these are not values of llm-d-async, or of its async-processor"
+        raise ConfigurationError([Problem(path=name, message=message)])
+    notes: list[str] = []
+    config = go_chart.configuration(ap, notes)
+    validated(config, {})
+    ours = chart_values(values, config, notes)
+    config, _ = completed(config, {})
+    ours["config"] = _Concealment({}, notes).value(config, "")
+    return Migration(yaml=write_yaml(ours), notes=tuple(notes))
 
 
 class _Concealment:
