@@ -38,6 +38,8 @@ def run(context: typer.Context) -> None:
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
+    # What it asks for, to read the configuration again, is yet to come or over.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _run(context.args)
 
 
@@ -66,7 +68,8 @@ def _run(arguments: list[str]) -> None:
     reloader = Reloader(
         lambda: settings_from(arguments, os.environ).settings, parts.topology, parts.shared
     )
-    daemon = Daemon(parts, ConfigWatch(inputs.files, reloader.reload))
+    watch = ConfigWatch(inputs.files, reloader.reload, seen=inputs.fingerprint)
+    daemon = Daemon(parts, watch)
     _spare_the_garbage_collector()
     loop.run(daemon.run())
 

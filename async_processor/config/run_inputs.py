@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from async_processor.config import go_flags
+from async_processor.config.fingerprint import fingerprint
 from async_processor.config.go_flags import Flags
 from async_processor.config.go_inputs import document_from
 from async_processor.config.go_notes import deprecations, exposures
@@ -20,12 +21,14 @@ class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What `run` was told.
 
     `notes` are sentences for the log: inputs without effect or with a new name, and settings that
-    are legal and probably not meant. `files` are those that the settings were read from.
-    `verbosity` is that of `-v`: 2 by default, 4 and more for debugging.
+    are legal and probably not meant. `files` are those that the settings were read from, with the
+    fingerprint that they had just before. `verbosity` is that of `-v`: 2 by default, 4 and more for
+    debugging.
     """
 
     settings: Settings
     files: tuple[Path, ...] = ()
+    fingerprint: bytes = b""
     notes: tuple[str, ...] = ()
     verbosity: int = 2
 
@@ -33,11 +36,14 @@ class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
 def settings_from(argv: Sequence[str], environ: Mapping[str, str]) -> RunInputs:
     """Read the words behind `run`; raises ConfigurationError with every mistake found."""
     flags = go_flags.parse(argv)
+    files = tuple(Path(str(value)) for name, value in flags.items() if _is_file(name) and value)
+    before = fingerprint(files)
     settings, notes = _read(flags, environ)
     return RunInputs(
         settings=settings,
         notes=(*notes, *map(str, warnings(settings))),
-        files=tuple(Path(str(value)) for name, value in flags.items() if _is_file(name) and value),
+        files=files,
+        fingerprint=before,
         verbosity=int(flags.get("v", 2)),
     )
 

@@ -1,17 +1,14 @@
-"""Notices that the configuration has changed: its files' contents, or SIGHUP.
-
-Contents are compared, not times or names, so that the symbolic links of a mounted ConfigMap need
-no special care, and a file that is only touched causes nothing.
-"""
+"""Notices that the configuration has changed: its files' contents, or SIGHUP."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import signal
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
+
+from async_processor.config.fingerprint import fingerprint
 
 INTERVAL: Final = 2.0
 """Seconds between two looks at the files."""
@@ -20,52 +17,38 @@ Reload = Callable[[], Awaitable[None]]
 
 
 class ConfigWatch:
-    """Calls `reload` after every change; it deals with its own errors."""
+    """Calls `reload` after every change; it deals with its own errors.
 
-    def __init__(self, files: Sequence[Path], reload: Reload) -> None:
+    `seen` is the fingerprint of the files as they were read: what changed before the watch runs is
+    a change too.
+    """
+
+    def __init__(self, files: Sequence[Path], reload: Reload, *, seen: bytes) -> None:
         self._files = tuple(files)
         self._reload = reload
         self._asked = asyncio.Event()
-        self._seen = b""
+        self._seen = seen
+
+    def ask(self) -> None:
+        """Reload even if nothing has changed, as soon as the watch runs."""
+        self._asked.set()
 
     async def run(self) -> None:
         """Run until cancelled."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._asked.set)
-        try:
-            self._seen = await self._fingerprint()
-            while True:
-                await self._change()
-                await self._reload()
-        finally:
-            loop.remove_signal_handler(signal.SIGHUP)
-
-    async def _change(self) -> None:
-        """Wait for SIGHUP or for other contents."""
         while True:
-            try:
-                async with asyncio.timeout(INTERVAL):
-                    await self._asked.wait()
-            except TimeoutError:
-                asked = False
-            else:
-                asked = True
-                self._asked.clear()
-            fingerprint = await self._fingerprint()
-            changed, self._seen = fingerprint != self._seen, fingerprint
-            if asked or changed:
-                return
+            await self._look()
+            await self._wait()
 
-    async def _fingerprint(self) -> bytes:
-        return await asyncio.to_thread(_fingerprint, self._files)
+    async def _look(self) -> None:
+        """Reload if the contents are others, or somebody asked for it."""
+        asked = self._asked.is_set()
+        self._asked.clear()
+        found = await asyncio.to_thread(fingerprint, self._files)
+        changed, self._seen = found != self._seen, found
+        if asked or changed:
+            await self._reload()
 
-
-def _fingerprint(files: Sequence[Path]) -> bytes:
-    digest = hashlib.sha256()
-    for file in files:
-        try:
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-        except OSError as error:
-            # While it is being replaced it may be missing; reading it will say so.
-            digest.update(type(error).__name__.encode())
-    return digest.digest()
+    async def _wait(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(INTERVAL):
+                await self._asked.wait()

@@ -3,15 +3,17 @@
 Stopping has two scopes. On SIGTERM or SIGINT nothing new is claimed, what has not been sent is
 given back, and running calls may end within `drain_timeout`. When that is over, or on a second
 signal, they are cut off and given back too, without a counted attempt. Then every lease of this
-process is freed, so that another replica can go on at once.
+process is freed, so that another replica can go on at once. SIGHUP ends nothing at any time: one
+that comes during the start is heeded after it, one that comes during the drain is not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from async_processor.daemon.build import Parts
@@ -64,13 +66,20 @@ class Daemon:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
+        calls: dict[signal.Signals, Callable[[], None]] = {
+            number: partial(self._signalled, number.name) for number in SIGNALS
+        }
+        if self._watch_config is not None:
+            calls[signal.SIGHUP] = self._watch_config.ask
+        before = {number: signal.getsignal(number) for number in calls}
+        for number, call in calls.items():
+            loop.add_signal_handler(number, call)
         try:
             yield
         finally:
-            for number in SIGNALS:
+            for number, usual in before.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, usual)
 
     def _signalled(self, name: str) -> None:
         _log.info("signal", signal=name, again=self._drain.is_set())

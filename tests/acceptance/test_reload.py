@@ -149,6 +149,35 @@ async def test_sighup_reloads_at_once(fleet: Fleet) -> None:
         assert await daemon.terminate() == 0
 
 
+async def test_sighup_and_a_changed_file_while_the_broker_is_away_are_heeded_when_it_is_back(
+    fleet: Fleet, redis_server: RedisServer
+) -> None:
+    async with SimulatedPool(latency=0) as pool:
+        daemon = fleet(pool.url, workers=2)
+        redis_server.stop()
+        await daemon.spawn()
+        await until(lambda: bool(daemon.events("starting")))
+        daemon.configure(settings(redis_server.url, pool.url, workers=6))
+        daemon.send(signal.SIGHUP)
+        redis_server.start()
+        await eventually(daemon.ready, within=60)
+        await reloaded(daemon)
+        assert await daemon.metric("pool_worker_limit", pool_name="default") == 6
+        assert await daemon.terminate() == 0
+
+
+async def test_sighup_does_not_end_the_drain(fleet: Fleet, producer: Producer) -> None:
+    async with Gateway(hold=True) as gateway, fleet(gateway.url) as daemon:
+        handle = await producer.submit(one(1))
+        await until(lambda: len(gateway.open) == 1)
+        daemon.send(signal.SIGTERM)
+        await until(lambda: bool(daemon.events("draining")))
+        daemon.send(signal.SIGHUP)
+        gateway.open[0].answer()
+        assert await daemon.ended() == 0
+        assert (await producer.result(handle, timeout=20)).status_code == 200
+
+
 async def test_what_needs_a_restart_is_named(fleet: Fleet, redis_server: RedisServer) -> None:
     async with SimulatedPool(latency=0) as pool, fleet(pool.url) as daemon:
         daemon.configure(settings(redis_server.url, pool.url, transport={"lease_ttl": "9s"}))
