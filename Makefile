@@ -9,7 +9,7 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[demo,pubsub-monitoring]' --group dev
+	$(BIN)/pip install --quiet --editable '.[demo,pubsub-monitoring,otel]' --group dev
 	touch $@
 
 demo: $(VENV)/.installed  ## set up and watch the daemon do its whole job

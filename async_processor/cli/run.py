@@ -56,6 +56,7 @@ def _run(arguments: list[str]) -> None:
     from async_processor.daemon.config_watch import ConfigWatch
     from async_processor.daemon.daemon import Daemon
     from async_processor.daemon.reload import Reloader
+    from async_processor.daemon.tracing import build_tracing
     from async_processor.telemetry import logs
 
     inputs = settings_from(arguments, os.environ)
@@ -64,7 +65,7 @@ def _run(arguments: list[str]) -> None:
     for note in inputs.notes:
         log.warning("configuration_note", note=note)
     log.info("starting", version=__version__, configuration=effective(inputs.settings))
-    parts = build(inputs.settings)
+    parts = build(inputs.settings, tracing=build_tracing(os.environ))
     reloader = Reloader(
         lambda: settings_from(arguments, os.environ).settings, parts.topology, parts.shared
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,6 +36,9 @@ from async_processor.telemetry.metrics import Metrics
 from async_processor.telemetry.web import WebServer
 from async_processor.transport.base import Transport
 
+if TYPE_CHECKING:
+    from async_processor.telemetry.tracing import Tracing
+
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Everything that the daemon starts, runs and stops."""
@@ -48,7 +52,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """In the order of their start: probes answer first, and the broker, which may let us
         wait, is asked last."""
         gates = self.shared.gates
+        tracing = [self.shared.tracing] if self.shared.tracing is not None else []
         return [
+            *tracing,
             self.health,
             self.exposition,
             self.shared.engine,
@@ -111,23 +117,34 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def build(
-    settings: Settings, *, transport: Transport | None = None, engine: Engine | None = None
+    settings: Settings,
+    *,
+    transport: Transport | None = None,
+    engine: Engine | None = None,
+    tracing: Tracing | None = None,
 ) -> Parts:
     """Make the parts; nothing is connected yet.
 
     A transport or an engine given here is used instead of the configured one.
     """
     transport = transport or build_transport(settings)
+    engine = engine or build_engine(settings, transport)
     metrics = Metrics()
+    if tracing is not None:
+        from async_processor.inference.traced import TracedEngine
+        from async_processor.telemetry.tracing import trace_id
+
+        engine, metrics = TracedEngine(engine, tracing), Metrics(trace_id)
     shared = Shared(
         transport=transport,
-        engine=engine or build_engine(settings, transport),
+        engine=engine,
         gates=_gate_context(settings, transport, metrics),
         metrics=metrics,
         holdings=Holdings(),
         readiness=Readiness(),
         suspects=Suspects(),
         retries=RetryPromoter(transport),
+        tracing=tracing,
     )
     topology = Topology(Workshop(settings, shared), shared)
     return Parts(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from async_processor.admission.build import GateContext
@@ -13,6 +15,9 @@ from async_processor.settlement.held import Holdings
 from async_processor.settlement.reaper import RetryPromoter
 from async_processor.telemetry.metrics import Metrics
 from async_processor.transport.base import Transport
+
+if TYPE_CHECKING:
+    from async_processor.telemetry.tracing import Tracing
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -26,6 +31,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     readiness: Readiness
     suspects: Suspects
     retries: RetryPromoter
+    tracing: Tracing | None = None
 
     @property
     def clock(self) -> Clock:

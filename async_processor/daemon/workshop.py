@@ -15,7 +15,7 @@ from async_processor.admission.settings import GateSettings
 from async_processor.config.settings import Settings
 from async_processor.daemon.held_gauges import HeldGauges
 from async_processor.daemon.shared import Shared
-from async_processor.dispatch.intake import Intake
+from async_processor.dispatch.intake import Intake, Processor
 from async_processor.dispatch.merge.base import MergePolicy
 from async_processor.dispatch.merge.build import build_merge_policy
 from async_processor.dispatch.merge.tier_priority import LANES
@@ -31,6 +31,7 @@ from async_processor.settlement.expiry import Expirer
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
+from async_processor.telemetry.metrics import QueueMetrics
 from async_processor.transforms.build import build_bodies
 
 Place = tuple[str, str]
@@ -117,11 +118,18 @@ class Workshop:
                 max_deliveries=self.settings.transport.max_deliveries,
                 payload_limit=self.settings.limits.payload_bytes,
             ),
-            settler=Settler(
-                self._shared.transport, metrics, self._shared.retries, queue_id=queue.id
-            ),
+            settler=self._settler(queue, metrics),
             metrics=metrics,
         )
+
+    def _settler(self, queue: QueueSettings, metrics: QueueMetrics) -> Settler:
+        shared = self._shared
+        parts = (shared.transport, metrics, shared.retries)
+        if shared.tracing is None:
+            return Settler(*parts, queue_id=queue.id)
+        from async_processor.settlement.traced import TracedSettler
+
+        return TracedSettler(*parts, queue_id=queue.id, spans=shared.tracing)
 
     def side_tasks(self, route: Route) -> SideTasks:
         """What feeds a queue's requests to the workers, and answers those that expire."""
@@ -193,11 +201,17 @@ class Workshop:
         )
 
     @cached_property
-    def _worker(self) -> Worker:
-        return Worker(
-            self._shared.transport,
-            self._shared.engine,
+    def _worker(self) -> Processor:
+        shared = self._shared
+        worker = Worker(
+            shared.transport,
+            shared.engine,
             retry=self.settings.retry,
             request_timeout=self.settings.inference.request_timeout,
             gate_wait_timeout=self.settings.gate_wait_timeout,
         )
+        if shared.tracing is None:
+            return worker
+        from async_processor.dispatch.traced import TracedWorker
+
+        return TracedWorker(worker, shared.tracing)

@@ -12,14 +12,13 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from async_processor.admission.base import Reason
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat
 from async_processor.dispatch.stay import Stay
 from async_processor.dispatch.suspects import Suspects
-from async_processor.dispatch.worker import Worker
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import uninterrupted
 from async_processor.listeners import Subscriptions
@@ -48,6 +47,14 @@ BROKER_PAUSE: Final = 1.0
 _log = get_logger(__name__)
 
 
+class Processor(Protocol):
+    """A worker, or one whose requests are traced."""
+
+    async def process(self, stay: Stay) -> Ending | None:
+        """Bring a delivery to its end; returns which, None when its lease was lost."""
+        ...
+
+
 class Intake:
     """Feeds one queue's messages to the workers."""
 
@@ -55,7 +62,7 @@ class Intake:
         self,
         route: Route,
         transport: Transport,
-        worker: Worker,
+        worker: Processor,
         holdings: Holdings,
         *,
         suspects: Suspects,

@@ -1,12 +1,17 @@
-"""`GET /metrics` on the metrics port."""
+"""`GET /metrics` on the metrics port.
+
+Where requests are traced, whoever accepts OpenMetrics gets it, for the exemplars.
+"""
 
 from __future__ import annotations
 
 from aiohttp import web
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
 from async_processor.telemetry.metrics import Metrics
 from async_processor.telemetry.web import WebServer, guarded
 
+_OPENMETRICS = "application/openmetrics-text"
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -15,7 +20,10 @@ def metrics_server(
 ) -> WebServer:
     """The server of `/metrics`; with a bearer token only for those who send it."""
 
-    async def scrape(_request: web.Request) -> web.StreamResponse:
+    async def scrape(request: web.Request) -> web.StreamResponse:
+        if metrics.traced and _OPENMETRICS in request.headers.get("Accept", ""):
+            headers = {"Content-Type": CONTENT_TYPE_LATEST}
+            return web.Response(body=metrics.openmetrics(), headers=headers)
         return web.Response(body=metrics.exposition(), headers={"Content-Type": _CONTENT_TYPE})
 
     routes = {"/metrics": guarded(scrape, bearer_token)}

@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 
 class Distribution(Protocol):
@@ -27,20 +28,35 @@ class Distribution(Protocol):
         """The sum of the values."""
         ...
 
+    def exemplar(self, bucket: int) -> Exemplar | None:
+        """A trace of one of a bucket's values."""
+        ...
+
 
 class Histogram:
-    """Counts observations since the start; written by the event loop's thread only."""
+    """Counts observations since the start; written by the event loop's thread only.
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    With `trace_id`, which tells the current trace or "", each bucket remembers its last one.
+    """
 
-    def __init__(self, bounds: Sequence[int]) -> None:
+    __slots__ = ("_bounds", "_counts", "_exemplars", "_sum", "_trace_id")
+
+    def __init__(self, bounds: Sequence[int], trace_id: Callable[[], str] | None = None) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
+        self._trace_id = trace_id
+        self._exemplars: dict[int, Exemplar] = {}
 
     def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
+        bucket = bisect_left(self._bounds, value)
+        self._counts[bucket] += 1
         self._sum += value
+        if self._trace_id is not None and (trace := self._trace_id()):
+            self._exemplars[bucket] = Exemplar({"trace_id": trace}, value)
+
+    def exemplar(self, bucket: int) -> Exemplar | None:
+        return self._exemplars.get(bucket)
 
     def cumulative(self) -> Sequence[int]:
         return list(accumulate(self._counts))
@@ -71,6 +87,11 @@ class Snapshot:
     def cumulative(self) -> Sequence[int]:
         return self._cumulative
 
+    def exemplar(self, bucket: int) -> Exemplar | None:
+        """Nobody knows whose values these are."""
+        del bucket
+        return None
+
     def sum(self) -> float:
         below, total = 0, 0.0
         for bound, count in zip((*self._bounds, self._bounds[-1]), self._cumulative, strict=True):
@@ -80,6 +101,8 @@ class Snapshot:
 
 
 D = TypeVar("D", bound=Distribution)
+
+Bucket = tuple[str, float] | tuple[str, float, Exemplar]
 
 
 class Family(Collector, Generic[D]):
@@ -113,8 +136,14 @@ class Family(Collector, Generic[D]):
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, member in self._members.items():
-            buckets = [
-                (text, float(n)) for text, n in zip(self._texts, member.cumulative(), strict=True)
-            ]
-            family.add_metric(values, buckets=buckets, sum_value=member.sum())
+            family.add_metric(values, buckets=self._buckets(member), sum_value=member.sum())
         yield family
+
+    def _buckets(self, member: D) -> Sequence[Bucket]:
+        counts = zip(self._texts, member.cumulative(), strict=True)
+        return [
+            (text, float(count))
+            if (found := member.exemplar(n)) is None
+            else (text, float(count), found)
+            for n, (text, count) in enumerate(counts)
+        ]

@@ -6,7 +6,7 @@ way of a request looks nothing up. All series of a queue stand at 0 from its fir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from prometheus_client import (
@@ -16,6 +16,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from async_processor.telemetry.series import DEAD_LETTER_REASONS, GATE_REASONS, Series
 
@@ -209,11 +210,15 @@ class DrainLimitMetrics:
 
 
 class Metrics:
-    """All series of this process, on a registry of its own."""
+    """All series of this process, on a registry of its own.
 
-    def __init__(self) -> None:
+    With `trace_id`, which tells the current trace or "", histograms have exemplars.
+    """
+
+    def __init__(self, trace_id: Callable[[], str] | None = None) -> None:
+        self.traced = trace_id is not None
         self._registry = CollectorRegistry()
-        self._series = Series(self._registry)
+        self._series = Series(self._registry, trace_id)
         self._reloads = {
             result: self._series.config_reloads.labels(result) for result in ("success", "error")
         }
@@ -247,3 +252,8 @@ class Metrics:
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def openmetrics(self) -> bytes:
+        """The same in OpenMetrics' text format, which has exemplars."""
+        page: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+        return page

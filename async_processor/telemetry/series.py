@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -46,8 +47,11 @@ QUEUE_RESIDENCE_BOUNDS_MS: Final = (
 class Series:
     """The declared series of one registry; a labelled member appears when it is asked for."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, trace_id: Callable[[], str] | None = None
+    ) -> None:
         self._registry = registry
+        self._trace_id = trace_id
         self._declare_requests()
         self._declare_times()
         self._declare_queue_state()
@@ -177,6 +181,6 @@ class Series:
             documentation,
             QUEUE,
             bounds=bounds,
-            member=Histogram,
+            member=partial(Histogram, trace_id=self._trace_id),
             registry=self._registry,
         )
