@@ -74,7 +74,7 @@ class LeasedRateGate(WithoutLots):
         self._watch = watch
         self._task: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
-        """Work waits and there is no permit."""
+        """Work waits and there is no permit; who waits says so once, until there are some."""
         self._permits = 0
         self._lapse_at = -math.inf
         self._rate = 0.0
@@ -158,6 +158,8 @@ class LeasedRateGate(WithoutLots):
             self._lose(str(error))
             return LONGEST_PAUSE
         self._take(draw, asked_at)
+        if wanted and not draw.permits and self.budget():
+            self._wanted.set()  # the next permit takes longer than this pause
         if draw.permits or self.budget() > before:
             self._wakes.tell()
         return min(max(draw.wait, SHORTEST_PAUSE), LONGEST_PAUSE)

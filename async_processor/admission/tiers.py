@@ -3,7 +3,8 @@
 
     saturated, and the request is             verdict
     covered by its tenant's quota             wait
-    interactive, and over the quota           drop: its sender would rather know than wait
+    interactive, and over the quota or        drop: its sender would rather know than wait
+    classified by none
     anything else                             refuse
 
 The gate that tells saturation is asked first, and lets through whatever it lets through. It counts
@@ -62,14 +63,12 @@ class TierGate:
     def _held_back(self, candidate: Candidate, by: Refuse | Wait) -> Verdict:
         if candidate.classification is Classification.RESERVED:
             return Wait(reason=by.reason, message=by.message)
-        if self._gate.budget() <= 0 and self._is_urgent_overflow(candidate):
+        if self._gate.budget() <= 0 and self._is_urgent(candidate):
             return Drop(message=f"the pool is saturated: {by.message}")
         return by if isinstance(by, Refuse) else Refuse(reason=by.reason, message=by.message)
 
-    def _is_urgent_overflow(self, candidate: Candidate) -> bool:
-        """Of what no quota has classified nobody knows that it is over one."""
-        tier = tiers.read(candidate.labels.get(self._tier_label, ""))
-        return tier is Tier.INTERACTIVE and candidate.classification is Classification.OVERFLOW
+    def _is_urgent(self, candidate: Candidate) -> bool:
+        return tiers.read(candidate.labels.get(self._tier_label, "")) is Tier.INTERACTIVE
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
         return self._gate.subscribe(wake)

@@ -255,6 +255,21 @@ async def test_a_refunded_permit_may_be_used_by_another(redis_url: str, planner:
         assert woken == [1]
 
 
+async def test_who_was_refused_once_is_told_when_a_permit_has_come(
+    redis_url: str, planner: Planner
+) -> None:
+    """A parked request asks no more until then, however long the next permit takes."""
+    await planner.lease(1)
+    async with replica(redis_url) as gate:
+        await until(lambda: gate.permits(WORKERS) == 1)
+        assert isinstance(await gate.admit(CANDIDATE), Continue)
+        woken = asyncio.Event()
+        gate.subscribe(woken.set)
+        assert isinstance(await gate.admit(CANDIDATE), Refuse)
+        await asyncio.wait_for(woken.wait(), 60)
+        assert isinstance(await gate.admit(CANDIDATE), Continue)
+
+
 async def test_a_redis_that_is_away_closes(redis_server: RedisServer) -> None:
     client = open_client(redis_server.url)
     await Planner(client).lease(100)

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from async_processor.admission.base import Gate
+from async_processor.dispatch import parking as parking_module
 from async_processor.dispatch.parking import ParkingLot
 from async_processor.listeners import Leave, Listeners
 
@@ -82,3 +83,13 @@ async def test_a_lot_listens_to_its_gate_as_long_as_somebody_waits() -> None:
         waiting[1].cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         assert not len(bell.listeners)
+
+
+async def test_whoever_waits_asks_again_although_nobody_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parking_module, "LOOK_SECONDS", 0.01)
+    _, parking = lot()
+    with parking.presence():
+        for _ in range(3):
+            await parking.wait(10.0, 60.0)

@@ -25,6 +25,7 @@ from async_processor.admission.base import (
 )
 from async_processor.admission.constant import ConstantGate
 from async_processor.admission.tickets import HOLDS_NOTHING
+from async_processor.dispatch import parking
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.merge.random_robin import RandomRobin
 from async_processor.dispatch.passage import Passage
@@ -48,6 +49,12 @@ WAIT = Wait(reason=Reason.GATE_CLOSED, message="later")
 REFUSE = Refuse(reason=Reason.GATE_CLOSED, message="no")
 OVER_QUOTA = Refuse(reason=Reason.QUOTA_EXHAUSTED, message="enough", lot="quota of a")
 DROP = Drop(message="never")
+
+
+@pytest.fixture(autouse=True)
+def only_the_gate_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is."""
+    monkeypatch.setattr(parking, "LOOK_SECONDS", 3600.0)
 
 
 class Gauges:

@@ -92,7 +92,7 @@ RESERVED, OVERFLOW, NONE = Classification.RESERVED, Classification.OVERFLOW, Cla
         ("batch", OVERFLOW, Refuse),
         ("Interactive", OVERFLOW, Refuse),  # an unknown tier is batch
         (None, OVERFLOW, Refuse),
-        ("interactive", NONE, Refuse),
+        ("interactive", NONE, Drop),  # unclassified is overflow
         ("batch", NONE, Refuse),
     ],
 )
