@@ -149,7 +149,8 @@ def _definitions(version: str) -> Any:
     """What the schemas of one version refer to."""
     dialect = _module("referencing.jsonschema").DRAFT202012
     definitions = dialect.create_resource(_read(version, "_definitions.json"))
-    return _module("referencing").Registry().with_resource("_definitions.json", definitions)
+    registry = _module("referencing").Registry().with_resource("_definitions.json", definitions)
+    return registry.crawl()  # once, instead of at every look-up
 
 
 def _read(version: str, name: str) -> Any:
