@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from async_processor.errors import ConfigurationError, Problem
 from async_processor.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ _log = get_logger(__name__)
 
 
 def build_tracing(environ: Mapping[str, str]) -> Tracing | None:
-    """None where nobody asks for traces, or they cannot be made, which the log then says."""
+    """None where nobody asks for traces, or they cannot be made, which the log then says.
+
+    Raises ConfigurationError for variables that make no sense.
+    """
     if not _wanted(environ):
         return None
     protocol = next(filter(None, map(environ.get, _PROTOCOLS)), "grpc")
@@ -29,7 +33,11 @@ def build_tracing(environ: Mapping[str, str]) -> Tracing | None:
     except ImportError:
         _log.warning("not_traced", why="needs pip install 'async-processor[otel]'")
         return None
-    return Tracing.by_environment()
+    try:
+        return Tracing.by_environment()
+    except Exception as error:
+        problem = Problem(path="OTEL_*", message=f"traces cannot be sent by these: {error}")
+        raise ConfigurationError([problem]) from error
 
 
 def _wanted(environ: Mapping[str, str]) -> bool:

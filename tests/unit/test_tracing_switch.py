@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,6 +11,7 @@ from collections.abc import Mapping
 import pytest
 
 from async_processor.daemon.tracing import build_tracing
+from async_processor.errors import ConfigurationError
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -36,6 +39,25 @@ async def test_on(name: str) -> None:
     assert tracing is not None
     await tracing.stop()
     await tracing.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "could not convert"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip", 'Invalid value "zip"'),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "-5", "must be a positive integer"),
+        (ENDPOINT, "http://[", "Invalid IPv6 URL"),
+    ],
+)
+def test_variables_that_make_no_sense_stop_the_start(
+    name: str, value: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library reads the process' own."""
+    monkeypatch.setenv(ENDPOINT, URL)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=rf"^OTEL_\*: .*{re.escape(fault)}"):
+        build_tracing(os.environ)
 
 
 def test_another_protocol_is_said_to_be_foreign(capsys: pytest.CaptureFixture[str]) -> None:
