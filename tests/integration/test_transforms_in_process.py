@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+from async_processor.daemon.reload import Reloader
 from async_processor.testing.gateway import Gateway
 from async_processor.testing.in_memory import in_memory
+from async_processor.transforms.settings import TransformSettings
 from async_processor.wire.result import ErrorCode
 
 SIGNED = "https://storage.googleapis.com/b/o.wav"
@@ -42,3 +44,18 @@ async def test_a_form_a_payload_and_a_refusal() -> None:
     assert content_types[0].startswith("multipart/form-data; boundary=")
     assert SIGNED.encode() in as_form
     assert b"\r\n\r\nnew\r\n" in as_form
+
+
+async def test_a_reload_changes_what_is_rewritten() -> None:
+    async with Gateway() as gateway, in_memory(gateway.url) as daemon:
+        await daemon.submit("before")
+        before = await daemon.results(1)
+        topology = daemon.parts.topology
+        transforms = TransformSettings.model_validate(TRANSFORMS)
+        settings = topology.settings.model_copy(update={"transforms": transforms})
+        await Reloader(lambda: settings, topology, daemon.parts.shared).reload()
+        await daemon.submit("after")
+        after = await daemon.results(2)
+
+    assert json.loads(before["before"].payload)["choices"][0]["text"] == "hello"
+    assert after["after"].payload == "hello"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from email import message_from_bytes
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
@@ -20,7 +21,7 @@ from async_processor.transforms.base import Inapplicable, Rewrite
 from async_processor.transforms.bodies import AT_ONCE, Bodies, Outgoing
 from async_processor.transforms.build import build_bodies
 from async_processor.transforms.gcs_uri_multipart import GcsUriMultipart
-from async_processor.transforms.paths import read_path, select, without
+from async_processor.transforms.paths import EVERY, Step, read_path, select, without
 from async_processor.transforms.settings import TransformSettings
 from async_processor.wire.invalid import InvalidMessage
 from async_processor.wire.request import Request
@@ -213,6 +214,46 @@ def test_a_field_of_every_item_is_left_out_and_the_rest_keeps_its_digits() -> No
         b'{"id":"a","choices":[{"text":"h\\u0069\\n","n":1.10},{"text":null}],'
         b'"usage":{"total": 12345678901234567890123}}'
     )
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+PATHS = st.sampled_from(["a", "a.b", "a[0]", "a[*]", "a[*].b", "a[1][*].a", "b.a.b"])
+
+
+def python_without(value: Any, path: Sequence[Step]) -> Any:
+    """The same by Python's own means."""
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and step in value:
+        kept = {step: python_without(value[step], rest)} if rest else {}
+        return {key: kept.get(key, each) for key, each in value.items() if rest or key != step}
+    if isinstance(value, list) and isinstance(step, int):
+        chosen = range(len(value)) if step == EVERY else [step]
+        items = enumerate(value)
+        if not rest:
+            return [each for index, each in items if index not in chosen]
+        return [python_without(each, rest) if index in chosen else each for index, each in items]
+    return value
+
+
+@given(st.dictionaries(st.sampled_from("ab"), VALUES), PATHS)
+def test_leaving_out_is_what_python_would_leave(value: dict[str, Any], text: str) -> None:
+    path = read_path(text)
+    left = without(json.dumps(value).encode(), path)
+    assert json.loads(left) == python_without(value, path)
+
+
+@given(st.binary(max_size=30) | st.text('{}[]:,"ab\\ 1', max_size=30).map(str.encode), PATHS)
+def test_no_answer_breaks_a_transform(answer: bytes, text: str) -> None:
+    with suppress(Inapplicable):
+        without(answer, read_path(text))
+    with suppress(Inapplicable):
+        select(answer, read_path(text))
 
 
 @pytest.mark.parametrize(
