@@ -12,7 +12,7 @@ from async_processor.wire import scan
 ANY: Final = "*"
 """Stands for every model that has no entry of its own, and for none at all."""
 
-_MODEL: Final = "model"
+_MODEL: Final = b'"model"'
 
 
 class Models:
@@ -49,7 +49,7 @@ class Models:
 def _models(payload: bytes) -> Iterator[tuple[int, int]]:
     """Where the values of the payload's own models stand, without the spaces around them."""
     for name, start, end in scan.spans(payload):
-        if scan.text_of(name) == _MODEL:
+        if name == _MODEL or (b"\\" in name and scan.text_of(name) == "model"):
             value = payload[start:end]
             yield end - len(value.lstrip()), start + len(value.rstrip())
 
@@ -59,4 +59,4 @@ def _added(payload: bytes, model: bytes) -> bytes:
     if not brace or before.strip():
         return payload  # no object: the server says so
     comma = b"" if rest.lstrip().startswith(b"}") else b","
-    return b"".join([before, b'{"model":', model, comma, rest])
+    return b"".join([before, b"{", _MODEL, b":", model, comma, rest])
