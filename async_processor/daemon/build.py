@@ -21,6 +21,7 @@ from async_processor.daemon.shared import Shared
 from async_processor.daemon.status import Status
 from async_processor.daemon.topology import Topology
 from async_processor.daemon.workshop import SideTasks, Workshop
+from async_processor.dispatch.parking_lots import ParkingLots
 from async_processor.dispatch.suspects import Suspects
 from async_processor.inference.base import Engine
 from async_processor.inference.http import HttpEngine
@@ -143,6 +144,7 @@ def build(
         holdings=Holdings(),
         readiness=Readiness(),
         suspects=Suspects(),
+        parking=ParkingLots(),
         retries=RetryPromoter(transport),
         tracing=tracing,
     )

@@ -9,6 +9,7 @@ import msgspec
 from async_processor.admission.build import GateContext
 from async_processor.clock import Clock
 from async_processor.daemon.readiness import Readiness
+from async_processor.dispatch.parking_lots import ParkingLots
 from async_processor.dispatch.suspects import Suspects
 from async_processor.inference.base import Engine
 from async_processor.settlement.held import Holdings
@@ -30,6 +31,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     holdings: Holdings
     readiness: Readiness
     suspects: Suspects
+    parking: ParkingLots
     retries: RetryPromoter
     tracing: Tracing | None = None
 

@@ -206,6 +206,7 @@ class Workshop:
         worker = Worker(
             shared.transport,
             shared.engine,
+            shared.parking,
             retry=self.settings.retry,
             request_timeout=self.settings.inference.request_timeout,
             gate_wait_timeout=self.settings.gate_wait_timeout,

@@ -7,9 +7,6 @@ cut off) does not know that of them, and hands its turn on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from async_processor.admission.base import (
     Candidate,
     Continue,
@@ -22,6 +19,7 @@ from async_processor.admission.base import (
 )
 from async_processor.clock import Clock
 from async_processor.dispatch.parking import ParkingLot
+from async_processor.dispatch.parking_lots import ParkingLots
 from async_processor.dispatch.stay import Stay
 from async_processor.settlement.decision import Decision, Ending
 from async_processor.settlement.held import Phase
@@ -32,12 +30,12 @@ _log = get_logger(__name__)
 
 
 class Asking:
-    """Keeps a lot for each gate at which somebody waits. `patience` is in seconds."""
+    """Lets a request that has to wait do so in the gate's lot. `patience` is in seconds."""
 
-    def __init__(self, clock: Clock, *, patience: float) -> None:
+    def __init__(self, clock: Clock, lots: ParkingLots, *, patience: float) -> None:
         self._clock = clock
+        self._lots = lots
         self._patience = patience
-        self._lots: dict[Gate, ParkingLot] = {}
 
     async def __call__(
         self, gate: Gate, stay: Stay, candidate: Candidate
@@ -48,7 +46,7 @@ class Asking:
             return verdict
         stay.route.metrics.gate_decision(verdict.reason.value)
         stay.held.enter(Phase.PARKED)
-        with self._lot(gate) as lot:
+        with self._lots.presence(gate) as lot:
             return await self._wait(lot, gate, stay, candidate)
 
     async def _wait(
@@ -98,14 +96,3 @@ class Asking:
                 )
             return Decision(outcome=Release(), ending=Ending.IMPATIENT)
         return None
-
-    @contextmanager
-    def _lot(self, gate: Gate) -> Iterator[ParkingLot]:
-        """The gate's, kept as long as anybody is in it: gates come and go on reload."""
-        lot = self._lots.setdefault(gate, ParkingLot(gate))
-        try:
-            with lot.presence():
-                yield lot
-        finally:
-            if lot.is_empty:
-                del self._lots[gate]

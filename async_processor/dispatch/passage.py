@@ -18,6 +18,7 @@ from async_processor.admission.base import (
 from async_processor.clock import Clock
 from async_processor.dispatch.asking import Asking
 from async_processor.dispatch.merge.base import Ready
+from async_processor.dispatch.parking_lots import ParkingLots
 from async_processor.dispatch.stay import Stay
 from async_processor.settlement.decision import Decision, Ending
 from async_processor.transport.base import Park, Release
@@ -26,9 +27,9 @@ from async_processor.transport.base import Park, Release
 class Passage:
     """Takes requests through."""
 
-    def __init__(self, clock: Clock, *, gate_wait_timeout: float) -> None:
+    def __init__(self, clock: Clock, lots: ParkingLots, *, gate_wait_timeout: float) -> None:
         self._clock = clock
-        self._ask = Asking(clock, patience=gate_wait_timeout)
+        self._ask = Asking(clock, lots, patience=gate_wait_timeout)
 
     async def take(self, stay: Stay) -> Decision | None:
         """Bring a request to a slot, with the gates' tickets in its stay.

@@ -12,6 +12,7 @@ import random
 from msgspec import structs
 
 from async_processor.clock import Clock
+from async_processor.dispatch.parking_lots import ParkingLots
 from async_processor.dispatch.passage import Passage
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.stay import Stay
@@ -39,6 +40,7 @@ class Worker:
         self,
         transport: Transport,
         engine: Engine,
+        lots: ParkingLots,
         *,
         retry: RetrySettings,
         request_timeout: float,
@@ -49,7 +51,7 @@ class Worker:
         self._clock: Clock = transport.clock
         self._retry = retry
         self._request_timeout = request_timeout
-        self._passage = Passage(transport.clock, gate_wait_timeout=gate_wait_timeout)
+        self._passage = Passage(transport.clock, lots, gate_wait_timeout=gate_wait_timeout)
 
     async def process(self, stay: Stay) -> Ending | None:
         """Bring a delivery to its end; returns which, None when its lease was lost."""

@@ -28,6 +28,7 @@ from async_processor.admission.tickets import HOLDS_NOTHING
 from async_processor.dispatch import parking
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.merge.random_robin import RandomRobin
+from async_processor.dispatch.parking_lots import ParkingLots
 from async_processor.dispatch.passage import Passage
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat, Stand
@@ -106,7 +107,8 @@ class Stage:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.gate = Guard()
-        self.passage = Passage(self.clock, gate_wait_timeout=60.0)
+        self.lots = ParkingLots()
+        self.passage = Passage(self.clock, self.lots, gate_wait_timeout=60.0)
         self._queue = QueueSettings(igw_base_url="http://x")
         self._route = cast(
             "Route",
@@ -239,3 +241,15 @@ async def test_nothing_is_kept_of_a_gate_at_which_nobody_waits() -> None:
     del stage, arrival
     gc.collect()
     assert gone() is None, passage
+
+
+async def test_requests_of_the_configurations_before_and_after_a_reload_wait_in_one_order() -> None:
+    stage = Stage()
+    late = await stage.arrive("late", in_seconds=200.0)
+    stage.passage = Passage(stage.clock, stage.lots, gate_wait_timeout=60.0)
+    early = await stage.arrive("early", in_seconds=100.0)
+    stage.gate.says = {"late": PASS, "early": PASS}
+    asked = stage.gate.change()
+    await settled()
+    assert asked == ["early", "late"]
+    assert (early.ending, late.ending) == (None, None)
