@@ -98,7 +98,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         tasks = {
             "leases": keeper.run(),
             "cancellations": cancellations.run(),
-            "gauges": GateGauges(self.topology, shared.clock).run(),
+            "gauges": GateGauges(self.topology, shared.metrics, shared.clock).run(),
             "sensors": shared.gates.sensors.run(),
             "gates": shared.gates.run(),
             "retired gates": self.topology.retirement.run(),

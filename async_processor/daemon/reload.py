@@ -83,7 +83,7 @@ class Reloader:
         gates.prometheus = settings.prometheus
         try:
             await self._topology.apply(Workshop(settings, self._shared))
-        except AsyncProcessorError:
+        except BaseException:
             gates.prometheus = before.prometheus
             raise
 

@@ -1,30 +1,34 @@
 """The pools and queues that run now, and how they change while they run.
 
-A reload makes new gates, and only when all of them have started does anything change; then pools
-take over their numbers, changed queues get new intakes, and removed ones lose theirs. What runs
-goes on as it began. What merely waits in memory under rules that have changed goes back to the
-broker, uncounted, and comes in again under the new ones. A gate whose settings have not changed
-stays, with all it knows; one that is replaced lives until the last of its tickets has ended.
+A reload first makes all that is new, and only when all of it stands and every new gate has started
+does anything change; then pools take over their numbers, changed queues get new intakes, and
+removed ones lose theirs. What runs goes on as it began. What merely waits in memory under rules
+that have changed goes back to the broker, uncounted, and comes in again under the new ones. A gate
+whose settings have not changed stays, with all it knows; one that is replaced lives until the last
+of its tickets has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Set
 from contextlib import AsyncExitStack
 
 from async_processor.admission.base import Gate
 from async_processor.config.settings import Settings
+from async_processor.daemon.change import Change, common_rules
+from async_processor.daemon.pools import Pools
 from async_processor.daemon.retirement import Retirement
 from async_processor.daemon.shared import Shared
 from async_processor.daemon.succession import Succession
 from async_processor.daemon.workshop import Blueprint, Place, Workshop, of_pool, of_queue
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.route import Route
-from async_processor.dispatch.settings import PoolSettings, QueueSettings
+from async_processor.dispatch.settings import QueueSettings
 from async_processor.lifecycle import Watch
 from async_processor.settlement.held import Interruption, Phase
 from async_processor.telemetry.metrics import QueueMetrics
+from async_processor.telemetry.series import Owner, owned_by_pool
 
 WAITING_IN_MEMORY = (Phase.QUEUED, Phase.PARKED)
 
@@ -39,11 +43,13 @@ class Topology:
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self.retirement = Retirement(shared.holdings, shared.clock)
         self._gates: Mapping[Place, Gate] = {}
-        self._pools: dict[str, Pool] = {}
+        self._pools = Pools()
         self._routes: dict[str, Route] = {}
+        self._coming: Change | None = None
+        """Made, and not in force yet."""
         self.metrics: dict[str, QueueMetrics] = {}
         """By queue name; those of removed queues stay, for what they still hold."""
-        self._make(workshop)
+        self._take_over(self._prepared(workshop, self._succession({}, workshop)))
 
     @property
     def settings(self) -> Settings:
@@ -52,11 +58,20 @@ class Topology:
 
     @property
     def pools(self) -> Collection[Pool]:
-        return tuple(self._pools.values())
+        return tuple(self._pools)
 
     @property
     def routes(self) -> Collection[Route]:
         return tuple(self._routes.values())
+
+    @property
+    def owners(self) -> Set[Owner]:
+        """Whose gauges are to be seen: those of all queues and pools, also of those to come."""
+        routes, pools = [*self._routes.values()], {pool.name for pool in self._pools}
+        if self._coming is not None:
+            routes += self._coming.routes.values()
+            pools |= self._coming.pools.keys()
+        return {*(route.metrics.owner for route in routes), *map(owned_by_pool, pools)}
 
     async def start(self) -> None:
         """Start the gates."""
@@ -76,48 +91,67 @@ class Topology:
             self._spawn(route)
 
     async def apply(self, workshop: Workshop) -> None:
-        """Take over another configuration. Raises what a new gate raises; nothing then changes."""
-        succession = self._succession(self._workshop.blueprints, workshop)
-        async with AsyncExitStack() as started:
-            for gate in succession.new():
-                await gate.start()
-                started.push_async_callback(gate.stop)
-            started.pop_all()
-        changed = [
-            queue for queue in self._queues(workshop) if self._differs(queue, workshop, succession)
-        ]
-        gone = self._routes.keys() - {queue.queue_name for queue in self._queues(workshop)}
-        for name in (*gone, *(queue.queue_name for queue in changed)):
-            await self._halt(name)
-        replaced = [gate for place, gate in self._gates.items() if not succession.stays(place)]
-        self._take_over(workshop, succession, changed, gone)
-        self._give_back({*gone, *(queue.queue_name for queue in changed)})
-        for queue in changed:
-            self._spawn(self._routes[queue.queue_name])
-        self.retirement.add(replaced)
+        """Take over another configuration.
 
-    def _make(self, workshop: Workshop) -> None:
-        self._take_over(workshop, self._succession({}, workshop), self._queues(workshop), ())
+        Raises whatever is raised where something new is made or started; nothing then changes.
+        """
+        succession = self._succession(self._workshop.blueprints, workshop)
+        async with AsyncExitStack() as undo:
+            for gate in succession.new():
+                undo.push_async_callback(gate.stop)
+                await gate.start()
+            self._coming = change = self._prepared(workshop, succession)
+            undo.callback(self._forget_coming)
+            for name in change.queue_names:
+                await self._halt(name)
+            self._take_over(change)
+            undo.pop_all()
+        self._give_back(change.queue_names)
+        for route in change.routes.values():
+            self._spawn(route)
+        self.retirement.add(change.replaced)
 
     def _succession(self, before: Mapping[Place, Blueprint], after: Workshop) -> Succession:
-        sizes = {pool.name: pool.size for pool in self.pools}
-        return Succession(self._gates, before, after, sizes)
+        return Succession(self._gates, before, after, self._pools.sizes)
 
-    def _take_over(
-        self,
-        workshop: Workshop,
-        succession: Succession,
-        changed: Iterable[QueueSettings],
-        gone: Iterable[str],
-    ) -> None:
-        self._change_pools(workshop, succession)
-        self._gates = succession.gates
-        self._change_routes(workshop, changed, gone)
-        self._workshop = workshop
+    def _prepared(self, workshop: Workshop, succession: Succession) -> Change:
+        """Make what is new, and touch nothing that there is."""
+        pools = self._pools.prepared(self.settings, workshop, succession)
+        queues = workshop.settings.queues
+        routes = {
+            queue.queue_name: workshop.route(
+                queue,
+                pools[queue.worker_pool_id].pool,
+                succession.gates[of_queue(queue.queue_name)],
+            )
+            for queue in queues
+            if self._differs(queue, workshop, succession)
+        }
+        return Change(
+            workshop=workshop,
+            gates=succession.gates,
+            pools=pools,
+            routes=routes,
+            gone=self._routes.keys() - {queue.queue_name for queue in queues},
+            replaced=[gate for place, gate in self._gates.items() if not succession.stays(place)],
+        )
 
-    @staticmethod
-    def _queues(workshop: Workshop) -> Collection[QueueSettings]:
-        return workshop.settings.queues
+    def _forget_coming(self) -> None:
+        self._coming = None
+
+    def _take_over(self, change: Change) -> None:
+        """From here on nothing waits and nothing can fail."""
+        self._pools.take_over(change.pools)
+        self._gates = change.gates
+        for name in change.gone:
+            del self._routes[name]
+        self._routes |= change.routes
+        self.metrics |= {name: route.metrics for name, route in change.routes.items()}
+        for name, route in self._routes.items():
+            gates = (change.gates[of_queue(name)], change.gates[of_pool(route.pool.name)])
+            self.retirement.asks(name, gates)
+        self._workshop = change.workshop
+        self._coming = None
 
     def _differs(self, queue: QueueSettings, workshop: Workshop, succession: Succession) -> bool:
         """Whether anything that a queue's requests go by has changed."""
@@ -127,37 +161,7 @@ class Topology:
         places = (of_queue(queue.queue_name), of_pool(queue.worker_pool_id))
         if not all(map(succession.stays, places)):
             return True
-        return _common(self.settings, queue) != _common(workshop.settings, queue)
-
-    def _change_pools(self, workshop: Workshop, succession: Succession) -> None:
-        wanted = {pool.id: pool for pool in workshop.settings.worker_pools}
-        for name, settings in wanted.items():
-            pool, gate = self._pools.get(name), succession.gates[of_pool(name)]
-            if pool is None:
-                self._pools[name] = workshop.pool(settings, succession.sizes[name], gate)
-            elif gate is not pool.gate or self._pool_differs(settings, workshop):
-                pool.reconfigure(settings.workers, gate, workshop.merge_policy(settings))
-        for name in self._pools.keys() - wanted.keys():
-            self._pools.pop(name).close()
-
-    def _pool_differs(self, settings: PoolSettings, workshop: Workshop) -> bool:
-        before = {pool.id: pool for pool in self.settings.worker_pools}.get(settings.id)
-        return before != settings or self.settings.merge_policy != workshop.settings.merge_policy
-
-    def _change_routes(
-        self,
-        workshop: Workshop,
-        changed: Iterable[QueueSettings],
-        gone: Iterable[str],
-    ) -> None:
-        for name in gone:
-            del self._routes[name]
-        for queue in changed:
-            pool = self._pools[queue.worker_pool_id]
-            gate = self._gates[of_queue(queue.queue_name)]
-            route = workshop.route(queue, pool, gate)
-            self._routes[queue.queue_name] = route
-            self.metrics[queue.queue_name] = route.metrics
+        return common_rules(self.settings, queue) != common_rules(workshop.settings, queue)
 
     def _give_back(self, queue_names: Collection[str]) -> None:
         for held in self._shared.holdings:
@@ -178,20 +182,3 @@ class Topology:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _common(settings: Settings, queue: QueueSettings) -> tuple[object, ...]:
-    """What a queue's requests go by besides their queue's own settings."""
-    pool = next(pool for pool in settings.worker_pools if pool.id == queue.worker_pool_id)
-    return (
-        pool,
-        settings.merge_policy,
-        settings.inference,
-        settings.transforms,
-        settings.retry,
-        settings.limits,
-        settings.gate_wait_timeout,
-        settings.transport.result_queue_name,
-        settings.transport.max_deliveries,
-        {each.queue_name for each in settings.queues},
-    )

@@ -106,6 +106,11 @@ class Pool:
         self._leave_gate()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nobody has a seat."""
+        return not any(self._stands.values())
+
+    @property
     def workers(self) -> int:
         return self.size.value
 

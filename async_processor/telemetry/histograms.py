@@ -133,6 +133,12 @@ class Family(Collector, Generic[D]):
             self._members[values] = self._member(self._bounds)
         return self._members[values]
 
+    def keep(self, wanted: Callable[[Sequence[str], D], bool]) -> None:
+        """Show only the wanted members from now on."""
+        unwanted = [each for each in self._members.items() if not wanted(*each)]
+        for values, _ in unwanted:
+            del self._members[values]
+
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, member in self._members.items():

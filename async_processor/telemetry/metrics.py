@@ -6,7 +6,7 @@ way of a request looks nothing up. All series of a queue stand at 0 from its fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from prometheus_client import (
@@ -18,7 +18,13 @@ from prometheus_client import (
 )
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from async_processor.telemetry.series import DEAD_LETTER_REASONS, GATE_REASONS, Series
+from async_processor.telemetry.series import (
+    DEAD_LETTER_REASONS,
+    GATE_REASONS,
+    Owner,
+    Series,
+    owned_by_pool,
+)
 
 AUTH_ERROR = "AUTH_ERROR"
 
@@ -57,9 +63,9 @@ class GateReading(Protocol):
 class _GateMetrics:
     """The series of one gate; a pool's gate has an empty queue id and name."""
 
-    def __init__(self, series: Series, labels: tuple[str, str, str]) -> None:
+    def __init__(self, series: Series, labels: Owner) -> None:
         self._series = series
-        self._labels = labels
+        self.owner = labels
         self._decisions = {
             reason: series.gate_decisions.labels(*labels, reason) for reason in GATE_REASONS
         }
@@ -75,7 +81,7 @@ class _GateMetrics:
         self._has_source = self._has_source or read or not state.available
         if not self._has_source:
             return
-        labels = (*self._labels, state.pool)
+        labels = (*self.owner, state.pool)
         self._series.gate_available.labels(*labels).set(state.available)
         if state.threshold is not None:
             self._series.gate_threshold.labels(*labels).set(state.threshold)
@@ -86,7 +92,7 @@ class _GateMetrics:
 class QueueMetrics(_GateMetrics):
     """The series of one queue. Durations are milliseconds."""
 
-    def __init__(self, series: Series, labels: tuple[str, str, str]) -> None:
+    def __init__(self, series: Series, labels: Owner) -> None:
         super().__init__(series, labels)
         self._request = series.request.labels(*labels)
         self._dispatched = series.dispatched.labels(*labels)
@@ -135,7 +141,7 @@ class QueueMetrics(_GateMetrics):
     def failed(self, category: str) -> None:
         """A request ended in a final error; `category` is one of a few constant words."""
         self._failed.inc()
-        self._series.failure_category.labels(*self._labels, category).inc()
+        self._series.failure_category.labels(*self.owner, category).inc()
 
     def shed(self) -> None:
         """An answer with status 429 came."""
@@ -174,7 +180,7 @@ class QueueMetrics(_GateMetrics):
         self._broker_backlog.set(reading.waiting + reading.parked)
         self._dead_letter_backlog.set(reading.dead_letters)
         if reading.oldest_age is not None:
-            self._series.oldest_age.labels(*self._labels).set(reading.oldest_age)
+            self._series.oldest_age.labels(*self.owner).set(reading.oldest_age)
         if reading.deadlines:
             self._deadline_proximity.replace(reading.deadlines)
 
@@ -187,11 +193,11 @@ class PoolMetrics(_GateMetrics):
     """The series of one pool."""
 
     def __init__(self, series: Series, pool_name: str) -> None:
-        super().__init__(series, ("", "", pool_name))
-        self._worker_limit = series.worker_limit.labels(pool_name)
+        super().__init__(series, owned_by_pool(pool_name))
+        self._pool_name = pool_name
 
     def worker_limit(self, workers: int) -> None:
-        self._worker_limit.set(workers)
+        self._series.worker_limit.labels(self._pool_name).set(workers)
 
 
 class DrainLimitMetrics:
@@ -236,6 +242,13 @@ class Metrics:
 
     def drain_limit(self, pool_name: str) -> DrainLimitMetrics:
         return DrainLimitMetrics(self._series, pool_name)
+
+    def keep_gauges(self, owners: Set[Owner]) -> None:
+        """Show no gauges of queues and pools that are gone; their counters stay.
+
+        What a queue that is gone still has here is to be seen until it has ended.
+        """
+        self._series.keep_gauges(owners)
 
     def dead_letters_dropped(self, count: int) -> None:
         """The dead-letter queue was over its limit, and lost its oldest letters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import Final
 
@@ -10,11 +10,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from async_processor.telemetry.histograms import Family, Histogram, Snapshot
-from async_processor.telemetry.tallies import Kind, Tallies
+from async_processor.telemetry.tallies import Kind, Tallies, Tally
 
 PREFIX: Final = "llm_d_async_async_"
 QUEUE: Final = ("queue_id", "queue_name", "pool_name")
 POOL: Final = ("pool_name",)
+
+Owner = tuple[str, str, str]
+"""Whose a series is: a queue's labels; of a pool's, the first two are empty."""
 
 GATE_REASONS: Final = ("gate_closed", "quota_exhausted", "dropped", "error")
 DEAD_LETTER_REASONS: Final = ("invalid", "poisonous", "no_result_queue")
@@ -42,6 +45,19 @@ QUEUE_RESIDENCE_BOUNDS_MS: Final = (
     500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
     1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000,
 )  # fmt: skip
+
+
+def owned_by_pool(pool_name: str) -> Owner:
+    """The owner of a pool's series."""
+    return "", "", pool_name
+
+
+def _owner(labels: Sequence[str]) -> Owner:
+    """By a gauge's labels: a queue's and maybe more, or a pool's name alone."""
+    if len(labels) < len(QUEUE):
+        return owned_by_pool(*labels)
+    queue_id, queue_name, pool_name = labels[: len(QUEUE)]
+    return queue_id, queue_name, pool_name
 
 
 class Series:
@@ -163,6 +179,38 @@ class Series:
         )
         self.settle_pending = self._gauge(
             "settle_pending", "Outcomes kept until the broker takes them", ()
+        )
+
+    def keep_gauges(self, owners: Set[Owner]) -> None:
+        """Show only the gauges of these, and what of others still runs or waits here."""
+
+        def wanted(labels: Sequence[str], _: object) -> bool:
+            return _owner(labels) in owners
+
+        def wanted_or_counting(labels: Sequence[str], held: Tally) -> bool:
+            return wanted(labels, held) or held.value > 0
+
+        for gauges in (self.queue_depth, self.inflight, self.gate_waiting):
+            gauges.keep(wanted_or_counting)
+        self.deadline_proximity.keep(wanted)
+        for gauges in self._readings:
+            gauges.keep(wanted)
+
+    @property
+    def _readings(self) -> Sequence[Tallies]:
+        """The labelled gauges that show how something stands, and count nothing."""
+        return (
+            self.broker_backlog,
+            self.backlog_available,
+            self.oldest_age,
+            self.dispatch_budget,
+            self.gate_value,
+            self.gate_threshold,
+            self.gate_available,
+            self.worker_limit,
+            self.drain_rps,
+            self.drain_valid,
+            self.drain_valid_until,
         )
 
     def _counter(self, name: str, documentation: str, labels: Sequence[str] = QUEUE) -> Tallies:

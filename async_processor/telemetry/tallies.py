@@ -6,7 +6,7 @@ taken on the way of a request, which moves a dozen of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -62,6 +62,12 @@ class Tallies(Collector):
         if values not in self._members:
             self._members[values] = Tally()
         return self._members[values]
+
+    def keep(self, wanted: Callable[[Sequence[str], Tally], bool]) -> None:
+        """Show only the wanted members from now on."""
+        unwanted = [each for each in self._members.items() if not wanted(*each)]
+        for values, _ in unwanted:
+            del self._members[values]
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         family = self._kind(self._name, self._documentation, labels=self._labels)

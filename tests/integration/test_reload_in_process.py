@@ -12,11 +12,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from async_processor.config.load import validated
 from async_processor.config.settings import Settings
 from async_processor.daemon.build import build
 from async_processor.daemon.daemon import Daemon
 from async_processor.daemon.reload import Reloader
+from async_processor.daemon.workshop import Workshop
 from async_processor.dispatch.route import Route
 from async_processor.listeners import Listeners
 from async_processor.testing.eventually import eventually, until
@@ -71,6 +74,7 @@ class Stage:
         workers: int = 4,
         queues: Mapping[str, Mapping[str, Any]] | None = None,
         pool: Mapping[str, Any] | None = None,
+        others: Sequence[Mapping[str, Any]] = ({"id": "other"},),
         policy: str = "random-robin",
         prometheus: str = NOBODY,
     ) -> Settings:
@@ -80,7 +84,7 @@ class Stage:
             {"queue_name": name, "igw_base_url": self.gateway.url, **fields}
             for name, fields in queues.items()
         ]
-        pools = [{"id": "default", "workers": workers, **(pool or {})}, {"id": "other"}]
+        pools = [{"id": "default", "workers": workers, **(pool or {})}, *others]
         return validated(
             {
                 "transport": {"type": "memory", "lease_ttl": 30, "queues": names},
@@ -99,6 +103,21 @@ class Stage:
         self.settings = self.configuration(**changes)
         await self._reloader.reload()
         assert self.topology.settings is self.settings, "the reload failed"
+
+    async def reload_in_vain(self, **changes: Any) -> None:
+        before = self.topology.settings
+        self.settings = self.configuration(**changes)
+        await self._reloader.reload()
+        assert self.topology.settings is before
+
+    def shown(self, label: str) -> set[str]:
+        """The names of the series with a label, without their common prefix."""
+        lines = self.metrics.exposition().decode().splitlines()
+        return {
+            line.partition("{")[0].removeprefix("llm_d_async_async_")
+            for line in lines
+            if label in line
+        }
 
     async def submit(self, queue: str) -> None:
         name = f"{queue}-{len(self.submitted)}"
@@ -251,3 +270,85 @@ async def test_a_sensor_that_the_next_configuration_uses_goes_on() -> None:
         await until(lambda: not len(running.topology.retirement))
         assert not sensor.done()
         assert side_tasks()["sensor up"] == 1
+
+
+async def test_a_replaced_gate_does_not_wait_for_requests_of_other_queues() -> None:
+    async with stage() as running:
+        await running.reload(queues={"asking": {"gate": PROMETHEUS}})
+        await running.submit("limited")
+        await until(lambda: len(running.gateway.open) == 1)
+        await running.reload()
+        await until(lambda: not len(running.topology.retirement))
+        await until(lambda: not side_tasks()["sensor up"])
+        assert len(running.gateway.open) == 1
+        await running.settled()
+
+
+GAUGES = {
+    "queue_depth",
+    "inflight_requests",
+    "gate_waiting_requests",
+    "broker_backlog",
+    "broker_backlog_source_available",
+    "dispatch_budget",
+    "gate_metric_source_available",
+}
+
+
+async def test_the_gauges_of_what_is_gone_go_with_its_last_request_and_its_counters_stay() -> None:
+    queue = {"leaving": {"gate": PROMETHEUS, "worker_pool_id": "other"}}
+    of_queue, of_pool = 'pool_name="other",queue_id="leaving"', '{pool_name="other"}'
+    async with stage() as running:
+        await running.reload(queues=queue)
+        await running.submit("leaving")
+        await until(lambda: len(running.gateway.open) == 1)
+        await until(lambda: running.shown(of_queue) >= GAUGES)
+        assert running.shown(of_pool) == {"pool_worker_limit"}
+        await running.reload(others=())
+        await until(lambda: running.shown(of_queue) & GAUGES == {"inflight_requests"})
+        assert not running.shown(of_pool)
+        await running.settled()
+        await until(lambda: not running.shown(of_queue) & GAUGES)
+        assert running.shown(of_queue) >= {"request_total", "successful_requests_total"}
+        await running.reload(queues=queue)
+        await until(lambda: running.shown(of_queue) >= GAUGES)
+        await running.reload(queues={"leaving": {"gate": PROMETHEUS}})
+        await until(lambda: not running.shown(of_queue) & GAUGES)
+        await until(lambda: running.shown('pool_name="default",queue_id="leaving"') >= GAUGES)
+
+
+async def test_a_pool_that_comes_back_counts_what_still_runs_of_it() -> None:
+    there: Mapping[str, Any] = {
+        "queues": {"returning": {"worker_pool_id": "other"}},
+        "others": [{"id": "other", "workers": 2}],
+    }
+    async with stage() as running:
+        await running.reload(**there)
+        for _ in range(6):
+            await running.submit("returning")
+        await until(lambda: len(running.gateway.open) == 2)
+        await running.reload()
+        await running.reload(others=())
+        await running.reload(**there)
+        running.gateway.open[0].answer()
+        await until(lambda: len(running.gateway.arrivals) == 3)
+        await running.settled()
+        assert running.gateway.most_open == 2
+        assert running.called() == running.submitted
+
+
+async def test_a_reload_that_fails_midway_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a plugin that cannot be made")
+
+    async with stage() as running:
+        before = running.route("limited"), side_tasks()
+        with monkeypatch.context() as patched:
+            patched.setattr(Workshop, "route", broken)
+            changed = {"limited": {"gate": PROMETHEUS}, "more": {"gate": CLOSED[0]}}
+            await running.reload_in_vain(workers=1, queues=changed, pool={"gate": OTHER_LIMIT})
+        assert running.route("limited") is before[0]
+        await until(lambda: side_tasks() == before[1])
+        await running.submit("limited")
+        await running.settled()
+        await running.reload(workers=1, queues=changed)
