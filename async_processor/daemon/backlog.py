@@ -50,4 +50,5 @@ class BacklogPoll:
             route.metrics.backlog(None)
         else:
             self._faults.pop(route.queue.id, None)
+            route.backlog.queued, route.backlog.parked = backlog.waiting > 0, backlog.parked > 0
             route.metrics.backlog(backlog)

@@ -10,6 +10,7 @@ from async_processor.daemon.readiness import Readiness, Stage
 from async_processor.daemon.topology import Topology
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.route import Route
+from async_processor.dispatch.suspects import is_suspect
 from async_processor.errors import BacklogUnknown, BrokerUnavailable
 from async_processor.settlement.held import Holdings, Phase
 from async_processor.transport.base import Backlog, Transport
@@ -96,8 +97,18 @@ class Status:
             or _spent("the queue's gate", route.gate, route.pool)
             or _spent(f"the gate of pool {route.pool.name!r}", route.pool.gate, route.pool)
             or (backlog is not None and _parked(backlog, route.gate.state()))
-            or ""
+            or self._suspected()
         )
+
+    def _suspected(self) -> str:
+        """What waits although nothing else holds it back may have to wait for a suspect."""
+        for held in self._holdings:
+            if is_suspect(held.delivery):
+                return (
+                    "what two deliveries have left without an outcome is held one at a time, and "
+                    f"a request of queue {held.delivery.queue_name!r} is now"
+                )
+        return ""
 
 
 def _gate(gate: Gate) -> Mapping[str, Any]:

@@ -14,11 +14,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
-from async_processor.admission.base import Reason
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat
 from async_processor.dispatch.stay import Stay
-from async_processor.dispatch.suspects import Suspects
+from async_processor.dispatch.suspects import Suspects, is_suspect
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import uninterrupted
 from async_processor.listeners import Subscriptions
@@ -26,7 +25,7 @@ from async_processor.settlement.decision import Ending
 from async_processor.settlement.expiry import cancelled_among
 from async_processor.settlement.held import Held, Holdings, PhaseGauges
 from async_processor.telemetry.logs import get_logger
-from async_processor.transport.base import SUSPECT_AFTER, Delivery, Transport
+from async_processor.transport.base import Delivery, Transport
 
 LOOK_INTERVAL: Final = 1.0
 """Seconds: a wait for work or for seats is looked at again this often, whatever wakes it."""
@@ -78,7 +77,6 @@ class Intake:
         self._gauges = gauges
         self._gate_changed = asyncio.Event()
         self._refused = False
-        self._counted_at = -LOOK_INTERVAL
         self._more = False
         """The last claim got all it asked for, so that there is probably more."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,9 +102,7 @@ class Intake:
             await self._clock.sleep(random.uniform(0.1, BROKER_PAUSE))
 
     async def _turn(self) -> None:
-        if not self._more and not await self._transport.wait_for_work(
-            self._queue_name, LOOK_INTERVAL
-        ):
+        if not self._more and not await self._sees_work():
             return
         self._more = False
         permits = await self._permits()
@@ -121,6 +117,12 @@ class Intake:
         self._more = claimed == len(seats)
         if not claimed:
             await self._clock.sleep(random.uniform(0.2, 1.0) * EMPTY_HANDED_PAUSE)
+
+    async def _sees_work(self) -> bool:
+        """Whether the queue holds a message; waits for one."""
+        queued = await self._transport.wait_for_work(self._queue_name, LOOK_INTERVAL)
+        self._route.backlog.queued = queued
+        return queued
 
     def _still_permitted(self, seats: Sequence[Seat]) -> Sequence[Seat]:
         """Of the seats just got, those that the gate still lets start; the wait was long maybe."""
@@ -139,29 +141,21 @@ class Intake:
         with suppress(TimeoutError):
             async with asyncio.timeout(GATE_PAUSE):
                 await self._gate_changed.wait()
-        if gate.budget() <= 0:
-            self._count_closed()
         return gate.permits(workers)
-
-    def _count_closed(self) -> None:
-        """The gate holds work back: counted at least once a second, however often it is asked."""
-        now = self._clock.monotonic()
-        if now - self._counted_at >= GATE_PAUSE:
-            self._counted_at = now
-            self._route.metrics.gate_decision(Reason.GATE_CLOSED.value)
 
     async def _claim(self, seats: Sequence[Seat]) -> int:
         """Claim a message for each seat and start it; returns how many it got."""
         deliveries: Sequence[Delivery] = ()
-        suspects = self._suspects.take()
+        suspects = self._suspects.take(self._queue_name, self._clock.monotonic())
         try:
             deliveries = await self._transport.claim(
                 self._queue_name, len(seats), suspects=suspects
             )
         finally:
-            if suspects and not any(map(_is_suspect, deliveries)):
+            if suspects and not any(map(is_suspect, deliveries)):
                 self._suspects.leave()
             _leave(seats[len(deliveries) :])
+        self._route.backlog.queued = False  # until the next look, which is soon
         await self._start_all(deliveries, seats)
         return len(deliveries)
 
@@ -170,6 +164,8 @@ class Intake:
         held = [Held(delivery, self._gauges, claimed_at=claimed_at) for delivery in deliveries]
         for each in held:
             self._holdings.add(each)  # from here on the lease is kept
+            if is_suspect(each.delivery):
+                self._suspects.hold(each)
         cancelled = await cancelled_among(self._transport, deliveries)
         for each, seat in zip(held, seats, strict=False):
             token = each.delivery.token
@@ -195,7 +191,7 @@ class Intake:
                 self._refused = True
         finally:
             stay.seat.leave()
-            if _is_suspect(stay.held.delivery):
+            if is_suspect(stay.held.delivery):
                 self._suspects.leave()
             self._holdings.remove(stay.held)
 
@@ -203,7 +199,3 @@ class Intake:
 def _leave(seats: Sequence[Seat]) -> None:
     for seat in seats:
         seat.leave()
-
-
-def _is_suspect(delivery: Delivery) -> bool:
-    return delivery.deliveries >= SUSPECT_AFTER

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from async_processor.admission.base import Gate
+from async_processor.dispatch.known_backlog import KnownBacklog
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.second_look import SecondLook
 from async_processor.dispatch.settings import QueueSettings
@@ -36,6 +37,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     settler: Settler
     metrics: QueueMetrics
     parked: Listeners[[str]] = msgspec.field(default_factory=Listeners)
+    backlog: KnownBacklog = msgspec.field(default_factory=KnownBacklog)
 
     def url(self, endpoint: str) -> str:
         """Where a request goes: the gateway and the message's path, else the queue's."""

@@ -30,6 +30,7 @@ class Interruption(Enum):
     LEASE_LOST = auto()
     DRAINED = auto()
     TICKET_LOST = auto()
+    YIELDED = auto()
 
 
 class PhaseGauges(Protocol):

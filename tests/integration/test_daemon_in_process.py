@@ -13,11 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
+from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.config.load import validated
+from async_processor.daemon import gate_gauges
 from async_processor.daemon.build import Parts, build
 from async_processor.daemon.daemon import Daemon
+from async_processor.dispatch.pool import Pool
 from async_processor.sim.pool import SimulatedPool
-from async_processor.testing.eventually import eventually
+from async_processor.testing.eventually import eventually, until
 from async_processor.testing.memory_probe import MemoryProbe, memory_probe
 from async_processor.testing.messages import message
 from async_processor.transport.memory import MemoryTransport
@@ -218,6 +221,40 @@ async def test_a_closed_gate_sends_nothing_and_still_answers_the_expired() -> No
         assert status["queues"][0]["backlog"] == 1
         assert "gate is closed" in status["queues"][0]["why"]
         assert status["queues"][0]["gate"]["budget"] == 0
+
+
+async def test_a_closed_gate_counts_while_work_lies_in_the_broker_and_only_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when it lets requests wait in memory, and they have taken all slots."""
+
+    def lets_all_be_judged(gate: ConcurrencyGate, workers: int) -> int:
+        return workers
+
+    looks: list[Pool] = []
+    publish = Pool.publish_gate
+
+    def publish_and_count(pool: Pool) -> None:
+        publish(pool)
+        looks.append(pool)
+
+    monkeypatch.setattr(ConcurrencyGate, "permits", lets_all_be_judged)
+    monkeypatch.setattr(Pool, "publish_gate", publish_and_count)
+    monkeypatch.setattr(gate_gauges, "INTERVAL", 0.01)
+    gate = {"type": "local-max-concurrency", "limit": 1, "gating_mode": "blocking"}
+    async with stage(workers=2, latency=60, queue={"gate": gate}) as running:
+
+        def closed() -> float:
+            return running.metric("gate_decisions_total", reason="gate_closed")
+
+        await running.submit("runs")
+        await running.submit("waits")
+        await until(lambda: running.metric("gate_waiting_requests") == 1)
+        before, looked = closed(), len(looks)
+        await until(lambda: len(looks) > looked + 30)
+        assert closed() == before
+        await running.submit("lies in the broker")
+        await until(lambda: closed() > before + 3)
 
 
 async def test_a_closed_pool_gate_holds_everything_in_the_broker() -> None:
