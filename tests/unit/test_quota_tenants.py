@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from async_processor.admission.quota import waiting as waiting_module
 from async_processor.admission.quota.starts import identity
-from async_processor.admission.quota.tenants import LONGEST_NAME, Tenants, canonical
+from async_processor.admission.quota.tenants import Tenants
 from async_processor.admission.quota.waiting import LATELY, Waiting
 from async_processor.testing.candidates import candidate
 from async_processor.wire.envelope import read
+from async_processor.wire.tenants import LONGEST_NAME, canonical
 
 
 def tenants(default: int | None = None, **limits: int) -> Tenants:

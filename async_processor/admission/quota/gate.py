@@ -22,13 +22,14 @@ from async_processor.admission.base import (
     Verdict,
 )
 from async_processor.admission.quota.book import Book, Full
-from async_processor.admission.quota.tenants import Tenants, canonical
+from async_processor.admission.quota.tenants import Tenants
 from async_processor.admission.quota.waiting import Waiting
 from async_processor.admission.tickets import HOLDS_NOTHING
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import Watch
 from async_processor.listeners import Leave, Listeners, Subscriptions
+from async_processor.wire.tenants import canonical
 
 ALLOW: Final = "allow"
 REFUSE: Final = "refuse"

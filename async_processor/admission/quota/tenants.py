@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Final
 
 from async_processor.wire.request import Request
-
-LONGEST_NAME: Final = 200
-"""Bytes. A longer name counts under its digest, so that keys stay short."""
+from async_processor.wire.tenants import canonical
 
 _REMEMBERED: Final = 4096
 
@@ -44,11 +41,3 @@ class Tenants:
             if fnmatchcase(tenant, pattern.replace("[", "[[]").replace("?", "[?]")):
                 return limit
         return self._default
-
-
-def canonical(name: str) -> str:
-    """The name that is counted under."""
-    encoded = name.encode(errors="surrogatepass")
-    if len(encoded) <= LONGEST_NAME:
-        return name
-    return f"digest-{blake2b(encoded, digest_size=16).hexdigest()}"
