@@ -7,21 +7,20 @@ the results that it keeps while the broker is away.
 
 With a policy that needs to see requests before it can order them, seats come before slots: about as
 many as there are workers wait in the policy's lanes, and each slot that comes free goes to the
-request whose turn it is. The slot of a request that its tenant's quota covered is kept for a moment
-when more of the tenant wait as surplus: one of them is about to be covered in its place, and should
-not find that the surplus of others was quicker.
+request whose turn it is; some are kept from surplus for a moment (see `kept_slots`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from async_processor.admission.base import Classification, Gate, Reason
 from async_processor.admission.live_number import LiveNumber
 from async_processor.clock import Clock
+from async_processor.dispatch.kept_slots import KEPT, KeptSlots
 from async_processor.dispatch.merge.base import MergePolicy, Ready
 from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import QueueSettings
@@ -34,10 +33,6 @@ several: two milliseconds are little to a call that takes a second, and save mos
 
 READY_SHARE: Final = 4
 """With a quarter of its workers free a pool offers them at once."""
-
-
-KEPT: Final = 0.25
-"""Seconds at most that a slot is kept from surplus, until the quota has been asked again."""
 
 
 class Bid:
@@ -78,8 +73,7 @@ class Pool:
         """Those without a slot."""
         self._turns: dict[Ready, Seat] = {}
         """Who waits in a lane, by what stands there."""
-        self._kept: deque[float] = deque()
-        """Until when slots are kept from surplus, in monotonic seconds."""
+        self._kept = KeptSlots()
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
         self._leave_gate: Leave = nobody_tells
@@ -155,32 +149,23 @@ class Pool:
             self._ahead.add(seat)
         else:
             self._ahead.discard(seat)
-        if after is None and seat.ready is not None and self._may_be_covered_next(seat.ready):
-            self._keep_slot()
+        if seat.ready is not None and after not in AHEAD:
+            self._follow(seat.ready, before, after)
         if before is not None and after in (None, Stand.LANE):
             self._offer_soon()
+        if before is Stand.SLOT and after is Stand.RUNNING and self.free_slots > 0:
+            self._offer_soon()  # the gate counts it, so that the slot is not counted twice any more
 
-    def _keep_slot(self) -> None:
-        self._kept.append(self._clock.monotonic() + KEPT)
-        asyncio.get_running_loop().call_later(KEPT, self._give_turns)
-
-    def _keep_no_longer(self) -> None:
-        if self._kept:
-            self._kept.popleft()
-
-    def _may_be_covered_next(self, done: Ready) -> bool:
-        """Whether surplus waits of a tenant in whose quota there is room again."""
-        return done.classification is Classification.RESERVED and any(
-            seat.ready is not None
-            and seat.ready.classification is Classification.OVERFLOW
-            and (seat.ready.queue.queue_name, seat.ready.lot) == (done.queue.queue_name, done.lot)
-            for seat in self._ahead
-        )
+    def _follow(self, ready: Ready, before: Stand | None, after: Stand | None) -> None:
+        """A request that waited for its turn has a slot, or is gone."""
+        if before in AHEAD:
+            self._kept.waits_no_more(ready)
+        if after is None and self._kept.ended(ready, self._clock.monotonic()):
+            asyncio.get_running_loop().call_later(KEPT, self._give_turns)
 
     def stands_in_lane(self, seat: Seat, ready: Ready) -> str | None:
         """A request waits for its turn; if its lane is full, returns the lot it belongs in."""
-        if seat.ready is not None and ready.classification is Classification.OVERFLOW:
-            self._keep_no_longer()  # looked at again, in vain
+        self._kept.waits(ready, before=seat.ready)
         lot = self.merge.add(ready, self._clock.monotonic())
         if lot is None:
             self._turns[ready] = seat
@@ -214,14 +199,12 @@ class Pool:
 
     def _give_turns(self) -> None:
         now = self._clock.monotonic()
-        while self._kept and self._kept[0] <= now:
-            self._kept.popleft()
         while self._turns and (startable := self._startable()) > 0:
-            ready = self.merge.next(now, covered=startable <= len(self._kept))
+            ready = self.merge.next(now, covered=startable <= self._kept.count(now))
             if ready is None:
                 return
             if ready.classification is Classification.RESERVED:
-                self._keep_no_longer()
+                self._kept.spent()
             self._turns.pop(ready).take_turn()
 
     def _startable(self) -> int:
@@ -231,9 +214,8 @@ class Pool:
 
     def _hear_bids(self) -> None:
         """Hand seats out, one by one in the policy's order."""
-        offered = self._offerable() if self._bids else 0
+        offered, now = self._offerable() if self._bids else 0, self._clock.monotonic()
         while offered > 0:
-            now = self._clock.monotonic()
             bids = [bid for bid in self._bids if self._wants(bid, now)]
             if not bids:
                 break

@@ -79,11 +79,16 @@ class Seat:
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
 
-    def look_again(self) -> None:
-        """The request may be better off now: it gives its place in the lane up and asks again."""
-        if self.stand is Stand.LANE and self._turn is not None and not self._turn.done():
-            self._move(Stand.CLAIMING)
-            self._turn.set_result(None)
+    def look_again(self) -> bool:
+        """The request may be better off now: it gives its place in the lane up and asks again.
+
+        False when it is on its way already.
+        """
+        if self.stand is not Stand.LANE or self._turn is None or self._turn.done():
+            return False
+        self._move(Stand.CLAIMING)
+        self._turn.set_result(None)
+        return True
 
     def dispatched(self) -> None:
         """The pool's gate has admitted the request and counts it from now on."""

@@ -6,11 +6,10 @@ room is made: else a request that is covered would wait behind those that are no
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from functools import partial
 
 from async_processor.admission.base import Gate
+from async_processor.dispatch.ranking import Ranking
 from async_processor.dispatch.seat import Seat
 from async_processor.listeners import Subscriptions
 
@@ -19,27 +18,30 @@ class SecondLook:
     """One queue's, by the lots that its gate names; listens to it as long as somebody waits."""
 
     def __init__(self, gate: Gate) -> None:
-        self._waiting: dict[str, list[tuple[float, int, Seat]]] = {}
-        self._arrivals = itertools.count()
+        self._waiting: dict[str, Ranking[Seat]] = {}
         self._hears = Subscriptions(partial(gate.on_room, self._room))
 
     def wait(self, lot: str, deadline: float, seat: Seat) -> None:
         """A request waits for its turn; `deadline` (Unix time) is its rank."""
         self._hears.join()
-        heap = self._waiting.setdefault(lot, [])
-        heapq.heappush(heap, (deadline, next(self._arrivals), seat))
+        self._waiting.setdefault(lot, Ranking()).add(seat, deadline)
 
     def leave(self, lot: str, seat: Seat) -> None:
         """It does not wait any more."""
-        left = [entry for entry in self._waiting.get(lot, ()) if entry[2] is not seat]
-        if left:
-            heapq.heapify(left)
-            self._waiting[lot] = left
-        else:
-            self._waiting.pop(lot, None)
+        ranking = self._waiting.get(lot)
+        if ranking is None:
+            return
+        ranking.discard(seat)
+        if not ranking:
+            del self._waiting[lot]
         if not self._waiting:
             self._hears.leave()
 
     def _room(self, lot: str) -> None:
-        if lot in self._waiting:
-            self._waiting[lot][0][2].look_again()
+        """There is room for one: whoever has been told already, or has its turn, is passed over."""
+        ranking = self._waiting.get(lot)
+        while ranking:
+            seat = ranking.first()
+            ranking.discard(seat)
+            if seat.look_again():
+                return

@@ -135,6 +135,18 @@ async def test_the_gate_bounds_what_is_granted_and_not_yet_dispatched() -> None:
     assert len(await _after(gate, 2, waiting)) == 1
 
 
+async def test_a_slot_that_the_gate_counts_itself_is_offered_to_the_next_at_once() -> None:
+    gate = Valve(2)
+    slots = pool(8, gate)
+    first, _ = await slots.acquire(queue(), 2, 60.0)
+    # The gate has admitted one and counts it, and has room again since another has ended.
+    waiting = asyncio.create_task(slots.acquire(queue(), 1, 60.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    first.dispatched()
+    assert len(await waiting) == 1
+
+
 async def _after(
     gate: Valve, permits: int, waiting: asyncio.Task[Sequence[Seat]]
 ) -> Sequence[Seat]:

@@ -15,7 +15,7 @@ from async_processor.clock import SystemClock
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.merge.tier_priority import TierPriority
 from async_processor.dispatch.pool import Pool
-from async_processor.dispatch.seat import Seat
+from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.second_look import SecondLook
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, Listeners
@@ -132,6 +132,28 @@ async def test_room_in_a_quota_wakes_the_earliest_overflow_and_no_other() -> Non
     for each in (*seats, *running):
         each.leave()
     assert one.free_slots == 6
+
+
+async def test_room_for_two_wakes_two() -> None:
+    """Also when both hear of it before either has moved."""
+    one, bell = pool(6), Bell()
+    looks = SecondLook(cast("Gate", bell))
+    for _ in range(6):
+        await busy(one)
+    seats = [await seat(one), await seat(one), await seat(one)]
+    waits = []
+    for number, each in enumerate(seats):
+        looks.wait("lot", float(number), each)
+        waits.append(asyncio.create_task(each.wait_for_turn(ready(Classification.OVERFLOW), 5.0)))
+    await asyncio.sleep(0)
+    bell.ring("lot")
+    bell.ring("lot")
+    await asyncio.gather(*waits[:2])
+    assert [each.stand for each in seats] == [Stand.CLAIMING, Stand.CLAIMING, Stand.LANE]
+    for each in seats:
+        looks.leave("lot", each)
+    assert not len(bell.listeners)
+    waits[2].cancel()
 
 
 def test_a_second_look_listens_as_long_as_somebody_waits_for_it() -> None:
