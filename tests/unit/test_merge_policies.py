@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from async_processor.dispatch.merge import cost
 from async_processor.dispatch.merge.base import MergePolicy, Ready
 from async_processor.dispatch.merge.lane import Lane
 from async_processor.dispatch.merge.tier_priority import LANES, TierPriority, lane_of
-from async_processor.dispatch.merge.weighted_fair import WeightedFair
+from async_processor.dispatch.merge.weighted_fair import SAMPLE, WeightedFair
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.wire.request import Request
 from async_processor.wire.tiers import Tier, read
@@ -468,7 +469,95 @@ def test_an_empty_lane_has_nobody_next() -> None:
         (b"{}", 256 + 2 / 4),
         (b'{"max_tokens":"many"}', 256 + 21 / 4),
         (b'{"max_tokens":-5}', 1.0 * 17 / 4),
+        (b'{"max_tokens":true}', 256 + 19 / 4),
+        (b'{"max_tokens":100,"n":-3}', 100 + 25 / 4),
+        (b'{"max_tokens":100,"n":1e10}', 100 * 128 + 27 / 4),
+        (b'{"max_tokens":1e20}', cost.MOST_TOKENS),
+        (b'{"max_tokens":1e308,"n":1e10}', cost.MOST_TOKENS),
+        (b'{"max_tokens":1e400}', 256 + 20 / 4),
+        (b'{"max_tokens":NaN}', 256 + 18 / 4),
     ],
 )
 def test_tokens_are_those_asked_for_and_the_prompts_size(payload: bytes, expected: float) -> None:
     assert cost.tokens(Request(id="r", deadline=1, payload=payload)) == pytest.approx(expected)
+
+
+def test_a_payload_that_is_stored_apart_counts_as_one_without_a_limit() -> None:
+    assert cost.tokens(Request(id="r", deadline=1, payload=None)) == cost.UNLIMITED_TOKENS
+
+
+amounts = st.one_of(st.floats(), st.integers(), st.booleans(), st.text(max_size=3), st.none())
+
+
+@given(asked=st.lists(st.tuples(amounts, amounts, st.sampled_from("abc")), max_size=40))
+def test_no_message_can_upset_the_policy_or_the_shares_of_others(
+    asked: list[tuple[Any, Any, str]],
+) -> None:
+    policy = weighted_fair(workers=16, cost=cost.tokens)
+    for most, count, tenant in asked:
+        payload = json.dumps({"max_tokens": most, "n": count}).encode()
+        policy.add(ready(tenant=tenant, payload=payload), 0.0)
+        policy.room(queue(), 0.0)
+        policy.choose([queue()], 0.0)
+        policy.next(0.0)
+    drained(policy)
+    served: Counter[str] = Counter()
+    for _ in range(200):
+        for tenant in "xy":
+            full(policy, lambda tenant=tenant: ready(tenant=tenant))  # type: ignore[misc]
+        taken = policy.next(5.0)
+        assert taken is not None
+        served[taken.request.metadata["userid"]] += 1
+    assert served == {"x": 100, "y": 100}
+
+
+def test_a_seat_costs_the_same_however_many_tenants_share_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[str] = []
+    size = Lane.size
+
+    def counted(lane: Lane, group: str) -> int:
+        looks.append(group)
+        return size(lane, group)
+
+    monkeypatch.setattr(Lane, "size", counted)
+    policy = weighted_fair(workers=1000)
+    for number in range(1000):
+        policy.add(ready(tenant=f"t{number}"), 1.0)
+    assert len(looks) <= 1000 * (SAMPLE + 1)
+    looks.clear()
+    for _ in range(256):
+        policy.room(queue(), 1.0)
+        policy.expect(queue(), +1)
+    assert len(looks) <= SAMPLE
+    assert policy.next(1.0) is not None
+    looks.clear()
+    policy.room(queue(), 1.0)
+    assert 0 < len(looks) <= SAMPLE
+
+
+def test_what_is_looked_past_is_not_asked_what_it_costs() -> None:
+    asked: list[str] = []
+
+    def price(request: Request) -> float:
+        asked.append(request.id)
+        return 1.0
+
+    policy = weighted_fair(workers=12, cost=price)
+    standing = full(policy, lambda: ready(tenant="greedy"))
+    for _ in range(100):
+        assert policy.add(ready(tenant="greedy"), 0.0) == "fair:greedy"
+    assert len(asked) == standing
+
+
+def test_a_long_name_of_a_tenant_makes_no_long_lot_and_keeps_its_weight() -> None:
+    name = "t" * 100_000
+    policy = weighted_fair(workers=12, weights={name: 3.0})
+    full(policy, lambda: ready(tenant=name))
+    lot = policy.add(ready(tenant=name), 0.0)
+    assert lot is not None
+    assert len(lot) <= 250
+    full(policy, lambda: ready(tenant="other"))
+    first = [each.request.metadata["userid"] for each in drained(policy)][:4]
+    assert Counter(first) == {name: 3, "other": 1}

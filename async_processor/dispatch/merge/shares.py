@@ -15,6 +15,10 @@ from typing import Final
 GRACE: Final = 1.0
 """Seconds."""
 
+LARGEST_MARK: Final = 1e9
+"""Beyond it all marks are counted from the last one served anew, for far from zero a small step
+would be lost in the rounding."""
+
 
 class Shares:
     """The marks of the groups that are present, and of those that left just now.
@@ -42,10 +46,16 @@ class Shares:
         """A present group gets something; `step` is what that costs, by the group's weight."""
         self._now = max(self._now, self._marks[group])
         self._marks[group] += step
+        if self._now > LARGEST_MARK:
+            self._count_anew()
 
     def leave(self, group: str, now: float) -> None:
         """A present group wants nothing more for now."""
         self._left[group] = now
+
+    def _count_anew(self) -> None:
+        self._marks = {group: mark - self._now for group, mark in self._marks.items()}
+        self._now = 0.0
 
     def _forget(self, now: float) -> None:
         while self._left:

@@ -22,6 +22,7 @@ from async_processor.dispatch.merge.places import Places
 from async_processor.dispatch.merge.rounds import Rounds
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.listeners import Leave, Listeners
+from async_processor.wire.tenants import canonical
 from async_processor.wire.tiers import Tier, read
 
 DEFAULT: Final = "default"
@@ -36,11 +37,18 @@ LOOKS_PER_WORKER: Final = 4
 """Requests that are put aside in a row to find those of another tenant that has come lately."""
 
 
+SAMPLE: Final = 32
+"""Tenants that a queue is judged by, those whose requests came last: however many share it, a claim
+costs the same."""
+
+
 class Inflow:
     """What one queue brings, and how far it may be looked through."""
 
     def __init__(self, *, workers: int) -> None:
         self.mix = Mix()
+        self.rooms: tuple[object, Sequence[int]] = (None, ())
+        """What its tenants may add, and at which state of the lanes that was found."""
         self.looks = Looks(most=LOOKS_PER_WORKER * workers, pace=workers)
         """For tenants that came lately and have room."""
         self.scouts = Looks(most=workers, pace=workers)
@@ -67,7 +75,7 @@ class WeightedFair:
     ) -> None:
         self._tier_label = tier_label
         self._attribute = attribute
-        self._weights = weights
+        self._weights = {canonical(tenant): weight for tenant, weight in weights.items()}
         self._cost = cost
         self._max_age = max_age
         self._lanes = {tier: Lane() for tier in Tier}
@@ -78,6 +86,8 @@ class WeightedFair:
         self._rounds = Rounds()
         self._expected: Counter[Tier] = Counter()
         self._recalls = Listeners[[]]()
+        self._changes = 0
+        """Of the lanes and of what is known of tenants."""
 
     def choose(self, queues: Sequence[QueueSettings], now: float) -> int:
         """In turns, by the rates of what the queues bring; tiers have places of their own."""
@@ -105,27 +115,40 @@ class WeightedFair:
     def add(self, ready: Ready, now: float) -> str | None:
         tier, tenant = self._tier(ready.queue), self._tenant(ready)
         inflow = self._inflows[ready.queue.queue_name]
-        rate = self._weight(tenant) / self._cost(ready.request)
-        for mix in (inflow.mix, self._crowds[tier]):
-            mix.note(tenant, rate, now)
         if not self._tenant_room(tier, tenant, self._left(tier)):
+            self._note(tier, inflow, tenant, now)
             inflow.looks.in_vain()
             inflow.scouts.in_vain()
             return LOT_PREFIX + tenant
+        step = self._cost(ready.request) / self._weight(tenant)
+        self._note(tier, inflow, tenant, now, rate=1 / step)
         if not all(self._rooms(tier, inflow, now)):
             inflow.looks.found()
-        self._lanes[tier].add(tenant, ready, 1 / rate, now)
+        self._lanes[tier].add(tenant, ready, step, now)
+        self._changes += 1
         return None
+
+    def _note(
+        self, tier: Tier, inflow: Inflow, tenant: str, now: float, rate: float | None = None
+    ) -> None:
+        """A request has come. What is looked past is not worth finding out what it costs."""
+        self._changes += 1
+        for mix in (inflow.mix, self._crowds[tier]):
+            mix.note(tenant, now, rate)
 
     def next(self, now: float, *, covered: bool = False) -> Ready | None:  # noqa: ARG002
         ready = self._overdue(now) or self._in_turn(now)
         if ready is not None:
-            self._recalls.tell()
+            self._made_room()
         return ready
 
     def remove(self, ready: Ready, now: float) -> None:
         if self._lanes[self._tier(ready.queue)].remove(self._tenant(ready), ready, now):
-            self._recalls.tell()
+            self._made_room()
+
+    def _made_room(self) -> None:
+        self._changes += 1
+        self._recalls.tell()
 
     def lot_room(
         self,
@@ -159,9 +182,14 @@ class WeightedFair:
         return oldest
 
     def _rooms(self, tier: Tier, inflow: Inflow, now: float) -> Sequence[int]:
-        """What tenants may add of those that a queue has brought lately."""
-        left, tenants = self._left(tier), inflow.mix.tenants(now)
-        return [self._tenant_room(tier, tenant, left) for tenant in tenants] or [left]
+        """What tenants may add of those that a queue has brought lately; found out anew only when
+        something has changed."""
+        state = (self._changes, now)
+        if inflow.rooms[0] != state:
+            left, tenants = self._left(tier), inflow.mix.latest(SAMPLE, now)
+            rooms = [self._tenant_room(tier, tenant, left) for tenant in tenants] or [left]
+            inflow.rooms = (state, rooms)
+        return inflow.rooms[1]
 
     def _tenant_room(self, tier: Tier, tenant: str, left: int) -> int:
         """How many places a tenant may add to its own, of those left in its tier.
@@ -179,7 +207,7 @@ class WeightedFair:
         return read(queue.labels.get(self._tier_label, ""))
 
     def _tenant(self, ready: Ready) -> str:
-        return ready.request.metadata.get(self._attribute, "")
+        return canonical(ready.request.metadata.get(self._attribute, ""))
 
     def _weight(self, tenant: str) -> float:
         return self._weights.get(tenant, self._weights.get(DEFAULT, 1.0))
