@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final
@@ -16,6 +17,8 @@ from async_processor.admission.settings import (
     QuotaMode,
     RedisLeasedRateGate,
     RedisQuotaGate,
+    TierPriorityAdmissionGate,
+    WaitOnRefuseGate,
 )
 from async_processor.config.gate_parts import with_inner
 from async_processor.config.quota_sums import at_once, quota_sums
@@ -30,6 +33,7 @@ _Placed = tuple[str, GateSettings, PoolSettings]
 def gate_warnings(settings: Settings) -> Iterator[Problem]:
     """Of every gate, also those that others are made of."""
     yield from quota_sums(settings)
+    yield from _waits_in_shared_pools(settings)
     for path, gate, pool in _gates(settings):
         yield from _needless_sharing(path, gate)
         match gate:
@@ -55,6 +59,29 @@ def gate_warnings(settings: Settings) -> Iterator[Problem]:
                 yield from _quota_warnings(path, gate, pool)
             case _:
                 pass
+
+
+def _waits_in_shared_pools(settings: Settings) -> Iterator[Problem]:
+    queues_of = Counter(queue.worker_pool_id for queue in settings.queues)
+    for index, queue in enumerate(settings.queues):
+        gates = with_inner(f"transport.queues[{index}].gate", queue.gate)
+        path = next((path for path, gate in gates if _waits(gate)), None)
+        if path is not None and queues_of[queue.worker_pool_id] > 1:
+            message = (
+                "requests that wait at it keep their workers, all of the pool "
+                f"{queue.worker_pool_id!r} maybe, from the pool's other queues: better a pool of "
+                "its own, or the gate at the pool"
+            )
+            yield Problem(path=path, message=message)
+
+
+def _waits(gate: GateSettings) -> bool:
+    """Whether it lets requests wait in memory."""
+    match gate:
+        case LocalMaxConcurrencyGate(gating_mode=mode):
+            return mode is GatingMode.BLOCKING
+        case _:
+            return isinstance(gate, WaitOnRefuseGate | TierPriorityAdmissionGate)
 
 
 def _needless_sharing(path: str, gate: GateSettings) -> Iterator[Problem]:

@@ -34,6 +34,7 @@ WITH_AN_EXAMPLE = (
     "id",
     "prometheus",
     "saturation_gate_params",
+    "worker_pools",
     "VllmPoolGate.urls",
     "transforms",
     "TransformSettings.request",

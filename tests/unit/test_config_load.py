@@ -309,6 +309,43 @@ def test_what_is_probably_not_meant_is_only_a_warning(text: str, warning: str) -
     assert [str(each) for each in warnings(read(MINIMAL + text))] == [warning]
 
 
+TWO_QUEUES = """
+transport:
+  queues:
+    - {queue_name: a, igw_base_url: 'http://gw', worker_pool_id: p, gate: %s}
+    - {queue_name: b, igw_base_url: 'http://gw', worker_pool_id: %s}
+worker_pools: [{id: p}, {id: p2}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("gate", "where"),
+    [
+        ("{type: wait-on-refuse, gate: {type: redis, url: 'redis://h'}}", "gate"),
+        ("{type: local-max-concurrency, limit: 2, gating_mode: blocking}", "gate"),
+        (
+            (
+                "{type: composite, gates: [{type: constant}, {type: tier-priority-admission, "
+                "saturation_gate: local-max-concurrency, saturation_gate_params: {limit: 2}}]}"
+            ),
+            "gate.gates[1]",
+        ),
+        ("{type: local-max-concurrency, limit: 2}", ""),
+        ("{type: redis, url: 'redis://h'}", ""),
+    ],
+)
+def test_who_waits_in_memory_in_a_pool_of_several_queues_is_told(gate: str, where: str) -> None:
+    text = (
+        f"transport.queues[0].{where}: requests that wait at it keep their workers, all of the "
+        "pool 'p' maybe, from the pool's other queues: better a pool of its own, or the gate at "
+        "the pool"
+    )
+    found = [str(each) for each in warnings(read(TWO_QUEUES % (gate, "p")))]
+    assert [each for each in found if "keep their workers" in each] == ([text] if where else [])
+    apart = [str(each) for each in warnings(read(TWO_QUEUES % (gate, "p2")))]
+    assert not any("keep their workers" in each for each in apart)
+
+
 @pytest.mark.parametrize(
     ("setting", "warning"),
     [
