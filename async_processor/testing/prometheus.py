@@ -28,16 +28,22 @@ def prometheus_binary() -> str | None:
 class PrometheusServer:
     """Scrapes `targets` (host:port, path /metrics) every second.
 
-    `labels`, by target, are added to every series of it. Port and data stay the same over restarts.
+    `labels`, by target, are added to every series of it. `rules` is the text of a rule file, whose
+    rules are evaluated every second. Port and data stay the same over restarts.
     """
 
     def __init__(
-        self, targets: Sequence[str], *, labels: Mapping[str, Mapping[str, str]] | None = None
+        self,
+        targets: Sequence[str],
+        *,
+        labels: Mapping[str, Mapping[str, str]] | None = None,
+        rules: str = "groups: []",
     ) -> None:
         self._data = Path(tempfile.mkdtemp(prefix="async-processor-prometheus-"))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
         (self._data / "prometheus.yml").write_text(_configuration(targets, labels or {}))
+        (self._data / "rules.yml").write_text(rules)
 
     @property
     def url(self) -> str:
@@ -116,7 +122,10 @@ def _configuration(targets: Sequence[str], labels: Mapping[str, Mapping[str, str
     scraped = [{"targets": [target], "labels": dict(labels.get(target, {}))} for target in targets]
     return json.dumps(
         {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "global": dict.fromkeys(
+                ("scrape_interval", "scrape_timeout", "evaluation_interval"), "1s"
+            ),
+            "rule_files": ["rules.yml"],
             "scrape_configs": [{"job_name": "test", "static_configs": scraped}],
         }
     )
