@@ -17,6 +17,6 @@ SCENE = Scene(replicas=3, workers=8, latency=0.3, seed=SEED)
 
 @pytest.mark.timeout(300)
 async def test_mixed(tmp_path: Path) -> None:
-    plan = mixed(FAULTS, seed=SEED, requests=600, kills=12, seconds=20, replicas=SCENE.replicas)
+    plan = mixed(FAULTS, seed=SEED, requests=400, kills=9, seconds=15, replicas=SCENE.replicas)
     verdict = await trial("mixed", plan, tmp_path, scene=SCENE)
     assert not verdict.problems

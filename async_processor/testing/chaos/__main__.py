@@ -17,7 +17,7 @@ from random import randrange
 import msgspec
 
 from async_processor.testing.chaos.catalogue import FAULTS
-from async_processor.testing.chaos.plan import Step, mixed
+from async_processor.testing.chaos.plan import Step, each, mixed
 from async_processor.testing.chaos.report import summary, table
 from async_processor.testing.chaos.stage import Scene
 from async_processor.testing.chaos.trial import trial
@@ -38,11 +38,23 @@ def _options() -> argparse.Namespace:
     add("--workers", type=int, default=24, help="of each replica")
     add("--latency", type=float, default=0.5, help="of the inference server, in seconds")
     add("--lease", type=float, default=5.0, help="seconds")
+    add(
+        "--one-by-one",
+        action="store_true",
+        help="every fault once, each after recovery from the one before; --requests for each",
+    )
     add("--plan", action="store_true", help="print the plan and do nothing")
     return parser.parse_args()
 
 
 def _plan(options: argparse.Namespace) -> list[Step]:
+    if options.one_by_one:
+        return each(
+            FAULTS.values(),
+            seed=options.seed,
+            requests=options.requests,
+            replicas=options.replicas,
+        )
     return mixed(
         FAULTS,
         seed=options.seed,
@@ -70,7 +82,16 @@ def main() -> int:
         seed=options.seed,
     )
     with tempfile.TemporaryDirectory(prefix="async-processor-chaos-") as folder:
-        verdict = asyncio.run(trial("all", plan, Path(folder), scene=scene, patience=600))
+        verdict = asyncio.run(
+            trial(
+                "all",
+                plan,
+                Path(folder),
+                scene=scene,
+                one_by_one=options.one_by_one,
+                patience=600,
+            )
+        )
     sys.stdout.write(f"{table(verdict)}\n\n{summary(verdict)}\n")
     return 1 if verdict.problems else 0
 

@@ -13,6 +13,8 @@ from typing import Final
 
 EVERYBODY: Final = ""
 """What an incident touches that touches every replica."""
+_ON_ITS_WAY: Final = 1.0
+"""Seconds: a call that was sent before a connection was cut may begin after it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class Incident:
         """Whether the second execution may be due to it."""
         if self.touches not in (EVERYBODY, first.replica, second.replica):
             return False
-        return self.began <= second.began and self.ended >= first.began
+        return self.began <= second.began and self.ended + _ON_ITS_WAY >= first.began
 
     def struck(self, call: Execution) -> bool:
         """Whether the call ran where and when it struck."""

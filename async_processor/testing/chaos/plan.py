@@ -32,7 +32,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 def each(faults: Iterable[Fault], *, seed: int, requests: int, replicas: int) -> list[Step]:
     """Every fault once, in their order, with so many requests for each."""
     names = [fault.name for fault in faults]
-    return _steps(Random(seed), names, requests * len(names), 0.0, replicas)
+    return _steps(Random(seed), names, requests * len(names), 0.0, replicas, longest_delay=0.0)
 
 
 def mixed(
@@ -52,7 +52,8 @@ def mixed(
     if others:
         chosen += _each_as_often(random, others, round(kills * (1 - _KILL_SHARE) / _KILL_SHARE))
     random.shuffle(chosen)
-    return _steps(random, chosen, requests, seconds / len(chosen), replicas)
+    pause = seconds / len(chosen)
+    return _steps(random, chosen, requests, pause, replicas, longest_delay=_LONGEST_DELAY)
 
 
 def _each_as_often(random: Random, names: Sequence[str], count: int) -> list[str]:
@@ -62,7 +63,13 @@ def _each_as_often(random: Random, names: Sequence[str], count: int) -> list[str
 
 
 def _steps(
-    random: Random, faults: Sequence[str], requests: int, pause: float, replicas: int
+    random: Random,
+    faults: Sequence[str],
+    requests: int,
+    pause: float,
+    replicas: int,
+    *,
+    longest_delay: float,
 ) -> list[Step]:
     portions = [requests * (n + 1) // len(faults) - requests * n // len(faults)
                 for n in range(len(faults))]  # fmt: skip
@@ -70,7 +77,7 @@ def _steps(
         Step(
             pause=random.uniform(0.5, 1.5) * pause,
             submit=portion,
-            delay=random.uniform(0, _LONGEST_DELAY),
+            delay=random.uniform(0, longest_delay),
             fault=fault,
             replica=random.randrange(replicas),
             seed=random.getrandbits(32),

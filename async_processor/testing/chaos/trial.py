@@ -59,13 +59,20 @@ async def _one_by_one(
     here: Stage, plan: Sequence[Step], faults: Mapping[str, Fault], patience: float
 ) -> None:
     for step in plan:
-        await here.submit(step.submit)
-        await _strike(here, step, faults[step.fault])
         try:
+            await _busy_with(here, step.submit, patience)
+            await _strike(here, step, faults[step.fault])
             await until(lambda: not here.missing, within=patience)
         except TimeoutError:
             here.complaints.append(f"{here.missing} requests have no result after: {step.fault}")
             return
+
+
+async def _busy_with(here: Stage, requests: int, patience: float) -> None:
+    """Submit, and wait until the first of them runs."""
+    calls = here.ledger.calls
+    await here.submit(requests)
+    await until(lambda: here.ledger.calls > calls, within=patience)
 
 
 async def _side_by_side(here: Stage, plan: Sequence[Step], faults: Mapping[str, Fault]) -> None:
