@@ -79,7 +79,8 @@ class Recaller:
 
     def _parked(self, lot: str) -> None:
         if lot in self._revisits:
-            self._revisits.in_vain(lot)
+            self._revisits.in_vain(lot, self._clock.monotonic())
+            self._told.set()
         else:
             self._has_room(lot)
 
@@ -157,6 +158,6 @@ class Recaller:
         if count and count == room:
             self._revisits.add(lot, self._clock.monotonic())
         else:
-            self._revisits.forget(lot)
+            self._revisits.looked_at(lot)
         if count < limit:
             self._lane_lots.discard(lot)

@@ -185,6 +185,46 @@ async def test_who_parks_a_message_has_its_lot_looked_at() -> None:
         await ended(task)
 
 
+async def test_who_parks_a_message_during_a_look_has_its_lot_looked_at_again() -> None:
+    """The look may have found the lot empty just before."""
+    async with stage(a=2) as made:
+        made.gate.rooms = {"a": 2}
+        task = await running(made)
+        assert len(await made.back()) == 2
+        recall = made.transport.recall
+
+        async def recall_and_be_late(queue_name: str, lot: str, limit: int) -> int:
+            count = await recall(queue_name, lot, limit)
+            made.transport.recall = recall  # type: ignore[method-assign]
+            await made.park("a", 1)
+            made.parked.tell("a")
+            return count
+
+        made.transport.recall = recall_and_be_late  # type: ignore[method-assign]
+        await later(made, FIRST_AFTER)
+        for _ in range(3):
+            await later(made, INTERVAL / 10)
+        assert await made.back() == ["a-0"]
+        await ended(task)
+
+
+async def test_a_look_that_the_broker_cut_short_leaves_no_lot_forgotten() -> None:
+    async with stage(a=1) as made:
+        made.gate.rooms = {"a": 1}
+        task = await running(made)
+        assert await made.back() == ["a-0"]
+        made.transport.fail("recall")
+        await later(made, FIRST_AFTER)
+        await later(made, 2.0)  # the pause after a failure, and the look after it
+        await made.park("a", 1)
+        made.parked.tell("a")
+        await later(made, FIRST_AFTER)
+        for _ in range(3):
+            await later(made, INTERVAL / 10)
+        assert await made.back() == ["a-0"]
+        await ended(task)
+
+
 async def test_the_gate_with_the_least_room_counts() -> None:
     async with stage(a=5) as made:
         made.gate.rooms, made.pool_gate.rooms = {"a": 4}, {"a": 1}
