@@ -9,6 +9,8 @@ A reading says how much room there was, so it allows so many starts until the ne
 * A fraction that is left over is added to the next reading's, so that a small budget is slow and
   not zero; in the long run as many start as was allowed. Whole starts that nobody wanted lapse:
   what is carried over is always less than one, so idleness builds no burst.
+* A start that did not happen is given back to the reading that it counts against. When that one is
+  over it is too late: what comes after goes by newer readings.
 * A reading that allows 0 lets nothing start. The fraction (less than one start) outlives it, so
   that a budget that flickers around 0 is slow as well.
 """
@@ -36,13 +38,12 @@ class Start:
     smaller numbers.
     """
 
-    __slots__ = ("ahead_of", "at", "number", "passed", "ran", "request", "shed", "tickets")
+    __slots__ = ("ahead_of", "at", "number", "ran", "request", "shed", "tickets")
 
     def __init__(self, request: object, number: int) -> None:
         self.request: object = request
         self.number = number
         self.at = -math.inf
-        self.passed: list[StartAllowance] = []
         self.tickets = 0
         """How many of those that it passed have not heard its end."""
         self.ran = False
@@ -109,11 +110,10 @@ class StartLedger:
         self._open[id(request)] = start
         return start
 
-    def passes(self, start: Start, allowance: StartAllowance, now: float, *, ahead_of: str) -> None:
+    def passes(self, start: Start, now: float, *, ahead_of: str) -> None:
         """A gate lets a request through now (seconds); `ahead_of` is the pool whose gate it comes
         to later."""
         start.at = now
-        start.passed.append(allowance)
         start.tickets += 1
         self._stands_ahead_of(start, ahead_of)
 
@@ -137,12 +137,10 @@ class StartLedger:
 
     def _undo(self, start: Start) -> None:
         position = self._position(start)
-        if self._starts[position : position + 1] == [start]:
-            self._leave(start)
-            del self._starts[position]
-        else:
-            for allowance in start.passed:
-                allowance.restore()
+        if self._starts[position : position + 1] != [start]:
+            return
+        self._leave(start)
+        del self._starts[position]
         for allowance in tuple(self._allowances):
             allowance.made_room(start)
 
@@ -223,7 +221,7 @@ class StartAllowance:
             self._held_back_at = max(self._held_back_at, number)
             return None
         start = start or ledger.add(request)
-        ledger.passes(start, self, now, ahead_of="" if self._last else self._pool)
+        ledger.passes(start, now, ahead_of="" if self._last else self._pool)
         return start
 
     def shed(self, start: Start) -> None:
@@ -244,10 +242,6 @@ class StartAllowance:
             left = self._carried + self._allowed - self._ledger.count * PARTS
             self._carried = min(max(left, 0), PARTS - 1)
         self._allowed = 0
-
-    def restore(self) -> None:
-        """A start of an earlier reading did not happen: what would have been carried over."""
-        self._carried = PARTS - 1
 
     def made_room(self, start: Start) -> None:
         """A start did not happen: wake whom it was in the way of."""

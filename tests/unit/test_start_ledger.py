@@ -182,7 +182,7 @@ def test_a_refund_within_a_reading_is_as_if_nothing_had_been_taken() -> None:
     assert drain(allowance, 2) == 2
 
 
-def test_a_late_refund_gives_back_what_would_have_been_carried_over() -> None:
+def test_a_refund_after_its_reading_is_over_changes_nothing() -> None:
     allowance = alone()
     for moment in range(10):
         renew(allowance, 0.1, moment)
@@ -191,7 +191,10 @@ def test_a_late_refund_gives_back_what_would_have_been_carried_over() -> None:
     renew(allowance, 0.1, 10)
     assert allowance.available() == 0
     allowance.refund(start)
-    assert allowance.available() == 1
+    assert allowance.available() == 0
+    for moment in range(11, 20):
+        renew(allowance, 0.1, moment)
+    assert drain(allowance, 20) == 1, "the next fractions add up as ever"
 
 
 class Gates:
