@@ -37,7 +37,7 @@ LOOKS_PER_WORKER: Final = 4
 """Requests that are put aside in a row to find those of another tenant that has come lately."""
 
 
-SAMPLE: Final = 32
+SAMPLE: Final = 16
 """Tenants that a queue is judged by, those whose requests came last: however many share it, a claim
 costs the same."""
 
@@ -49,6 +49,8 @@ class Inflow:
         self.mix = Mix()
         self.rooms: tuple[object, Sequence[int]] = (None, ())
         """What its tenants may add, and at which state of the lanes that was found."""
+        self.crowded = False
+        """Whether any of its tenants had no room when that was last looked at."""
         self.looks = Looks(most=LOOKS_PER_WORKER * workers, pace=workers)
         """For tenants that came lately and have room."""
         self.scouts = Looks(most=workers, pace=workers)
@@ -105,7 +107,8 @@ class WeightedFair:
         """Where a tenant's places are full, the queue is looked through for other tenants."""
         tier, inflow = self._tier(queue), self._inflows[queue.queue_name]
         expected, left = self._expected[tier], self._left(tier)
-        rooms = self._rooms(tier, inflow, now)
+        rooms = self._rooms(tier, inflow, left, now)
+        inflow.crowded = not all(rooms)
         sure = min(left, *rooms) - expected
         if sure > 0:
             return sure
@@ -117,12 +120,13 @@ class WeightedFair:
         inflow = self._inflows[ready.queue.queue_name]
         if not self._tenant_room(tier, tenant, self._left(tier)):
             self._note(tier, inflow, tenant, now)
+            inflow.crowded = True
             inflow.looks.in_vain()
             inflow.scouts.in_vain()
             return LOT_PREFIX + tenant
         step = self._cost(ready.request) / self._weight(tenant)
         self._note(tier, inflow, tenant, now, rate=1 / step)
-        if not all(self._rooms(tier, inflow, now)):
+        if inflow.crowded:
             inflow.looks.found()
         self._lanes[tier].add(tenant, ready, step, now)
         self._changes += 1
@@ -181,12 +185,12 @@ class WeightedFair:
         self._lanes[self._tier(oldest.queue)].take(self._tenant(oldest), oldest, now)
         return oldest
 
-    def _rooms(self, tier: Tier, inflow: Inflow, now: float) -> Sequence[int]:
+    def _rooms(self, tier: Tier, inflow: Inflow, left: int, now: float) -> Sequence[int]:
         """What tenants may add of those that a queue has brought lately; found out anew only when
         something has changed."""
         state = (self._changes, now)
         if inflow.rooms[0] != state:
-            left, tenants = self._left(tier), inflow.mix.latest(SAMPLE, now)
+            tenants = inflow.mix.latest(SAMPLE, now)
             rooms = [self._tenant_room(tier, tenant, left) for tenant in tenants] or [left]
             inflow.rooms = (state, rooms)
         return inflow.rooms[1]
