@@ -22,17 +22,22 @@ async def fetch(
     params: Mapping[str, str] | None = None,
     accept: str,
     timeout: float,
+    moves: bool = False,
 ) -> httpx.Response:
-    """GET a page, whatever its status but 5xx, in at most `timeout` seconds.
+    """GET a page, whatever its status but 3xx and 5xx, in at most `timeout` seconds.
+
+    A redirect is followed only for a page that `moves`.
 
     Raises:
         NoAnswer: no answer, a broken or a late one, or a 5xx without a body in JSON.
-        BadAnswer: the URL cannot be asked, or the page is too long.
+        BadAnswer: the URL cannot be asked, the page is elsewhere, or too long.
     """
     try:
         async with (
             asyncio.timeout(timeout),
-            client.stream("GET", url, params=params, headers={"accept": accept}) as answer,
+            client.stream(
+                "GET", url, params=params, headers={"accept": accept}, follow_redirects=moves
+            ) as answer,
         ):
             return await _read(answer, shown(url))
     except TimeoutError as error:
@@ -45,6 +50,8 @@ async def fetch(
 
 
 async def _read(answer: httpx.Response, name: str) -> httpx.Response:
+    if 300 <= answer.status_code < 400:
+        raise BadAnswer(f"{name} answered {answer.status_code}, a redirect that is not followed")
     body = bytearray()
     async for part in answer.aiter_bytes():
         body += part

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,6 +9,7 @@ import httpx
 import msgspec
 
 from async_processor.sensors.base import BadAnswer, Measurement, NoAnswer
+from async_processor.sensors.figures import finite
 from async_processor.sensors.pages import fetch, is_json
 
 _REASON_LIMIT: Final = 200
@@ -62,7 +62,10 @@ class PromqlSource:
             timeout=timeout,
         )
         moment, text = _single_point(_data_of(answer))
-        return Measurement(value=_finite(text), moment=moment)
+        value = finite(text)
+        if value is None:
+            raise BadAnswer(f"the value is {text[:_REASON_LIMIT]}, and no finite number")
+        return Measurement(value=value, moment=moment)
 
 
 def _data_of(answer: httpx.Response) -> _Data:
@@ -98,13 +101,3 @@ def _only(vector: list[_Series]) -> _Series:
     if len(vector) > 1:
         raise BadAnswer(f"the query gives {len(vector)} series; one is needed")
     return vector[0]
-
-
-def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise BadAnswer("the value is not a number") from None
-    if not math.isfinite(value):
-        raise BadAnswer(f"the value is {text}")
-    return value

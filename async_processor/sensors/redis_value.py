@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass
 
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.redis_io.shared import SharedClient
 from async_processor.sensors.base import BadAnswer, Measurement
+from async_processor.sensors.figures import finite
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,9 @@ class RedisValueSource:
         text = await self._text(timeout)
         if text is None:
             return Measurement(value=self.absent, note=f"the key {self.key!r} is not set")
-        try:
-            value = float(text)
-        except ValueError:
-            raise BadAnswer(f"the key {self.key!r} holds no number") from None
-        if not math.isfinite(value):
-            raise BadAnswer(f"the key {self.key!r} holds {value}")
+        value = finite(text.decode(errors="replace"))
+        if value is None:
+            raise BadAnswer(f"the key {self.key!r} holds no finite decimal number")
         return Measurement(value=value)
 
     async def _text(self, timeout: float) -> bytes | None:

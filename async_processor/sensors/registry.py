@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 import httpx
@@ -12,6 +12,9 @@ from async_processor.clock import Clock
 from async_processor.lifecycle import Watch
 from async_processor.sensors.base import Sensor, Source
 from async_processor.sensors.polling import EagerSensor, PollingSensor
+
+MOST_REDIRECTS: Final = 2
+"""Of a metrics page: to HTTPS, and from /metrics to /metrics/."""
 
 _S = TypeVar("_S", bound=PollingSensor)
 _Key = tuple[Source, float]
@@ -32,7 +35,7 @@ class Sensors:
     @cached_property
     def http(self) -> httpx.AsyncClient:
         """For sources that read over HTTP; each fetch is timed as a whole, not step by step."""
-        return httpx.AsyncClient(timeout=None, follow_redirects=True)  # noqa: S113
+        return httpx.AsyncClient(timeout=None, max_redirects=MOST_REDIRECTS)  # noqa: S113
 
     def polling(self, source: Source, interval: float) -> Sensor:
         """The sensor that reads `source` every `interval` seconds."""

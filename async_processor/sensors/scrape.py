@@ -112,7 +112,9 @@ class ScrapeSource:
 async def _scrape(
     client: httpx.AsyncClient, url: str, selector: Selector, timeout: float
 ) -> Sequence[float]:
-    answer = await fetch(client, url, accept="text/plain;version=0.0.4", timeout=timeout)
+    answer = await fetch(
+        client, url, accept="text/plain;version=0.0.4", timeout=timeout, moves=True
+    )
     if not answer.is_success:
         raise BadAnswer(f"{shown(url)} answered {answer.status_code}")
     try:

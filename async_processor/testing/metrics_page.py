@@ -12,7 +12,7 @@ class MetricsPage:
     """Answers every path with the same answer, and counts how often it was asked.
 
     `text` is a page in Prometheus' format; `set` replaces it by a single series. `delay` is in
-    seconds.
+    seconds, `location` where a redirect leads.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -20,7 +20,8 @@ class MetricsPage:
         self.status = 200
         self.content_type = "text/plain"
         self.delay = 0.0
-        self.asked = 0
+        self.location = ""
+        self.paths: list[str] = []
         self.authorization: str | None = None
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -29,6 +30,11 @@ class MetricsPage:
     def target(self) -> str:
         """host:port."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def asked(self) -> int:
+        """How often."""
+        return len(self.paths)
 
     @property
     def url(self) -> str:
@@ -63,7 +69,12 @@ class MetricsPage:
             self._runner = None
 
     async def _answer(self, request: web.Request) -> web.Response:
-        self.asked += 1
+        self.paths.append(request.path)
         self.authorization = request.headers.get("authorization")
         await asyncio.sleep(self.delay)
-        return web.Response(text=self.text, status=self.status, content_type=self.content_type)
+        return web.Response(
+            text=self.text,
+            status=self.status,
+            content_type=self.content_type,
+            headers={"location": self.location} if self.location else None,
+        )

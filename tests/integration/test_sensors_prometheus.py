@@ -215,3 +215,20 @@ async def test_a_password_is_used_and_never_shown(bench: Bench, page: MetricsPag
     state = await unreadable(gate, "answered 500")
     assert "sesame" not in repr(state)
     assert page.authorization == "Basic bWU6c2VzYW1l"
+
+
+async def test_a_redirect_is_not_followed(bench: Bench, page: MetricsPage) -> None:
+    """A loop of them would be asked again and again."""
+    page.status, page.location = 302, "/elsewhere"
+    gate = await bench.gate(f"http://{page.target}", "room")
+    await unreadable(gate, "answered 302, a redirect that is not followed")
+    assert set(page.paths) == {"/api/v1/query"}
+
+
+@pytest.mark.parametrize("figure", ["1_0", " 1", "0x1"])
+async def test_a_figure_that_prometheus_never_writes_is_none(
+    bench: Bench, page: MetricsPage, figure: str
+) -> None:
+    page.content_type = "application/json"
+    page.text = ANSWER % f'1764000000.5,"{figure}"'
+    await unreadable(await bench.gate(f"http://{page.target}", "room"), f"the value is {figure}")

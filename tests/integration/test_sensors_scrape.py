@@ -200,3 +200,12 @@ async def test_secrets_of_a_url_are_not_shown(bench: Bench) -> None:
     await gate.start()
     state = await unreadable(gate, f"{page.url} answered 401")
     assert "sesame" not in repr(state)
+
+
+async def test_a_page_that_moves_for_ever_is_not_followed_for_long(bench: Bench) -> None:
+    page = await bench.page("kv 0.5\n")
+    page.status, page.location = 307, "/metrics/"
+    gate = await bench.gate(page, metric="kv")
+    await unreadable(gate, "redirects")
+    page.status = 200
+    await reads(gate, 0.5)

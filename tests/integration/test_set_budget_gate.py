@@ -77,7 +77,7 @@ async def test_a_key_that_is_not_set_leaves_the_gate_open_and_says_so(gate: Gate
 
 async def test_open_partly_closed_and_back(gate: Gate, client: RedisClient) -> None:
     for text, budget, permits in (
-        ("0.35", 0.35, 3), ("0", 0.0, 0), (" 1 ", 1.0, 10), ("0.05", 0.05, 0), ("7", 1.0, 10),
+        ("0.35", 0.35, 3), ("0", 0.0, 0), ("1", 1.0, 10), ("0.05", 0.05, 0), ("7", 1.0, 10),
         ("-1", 0.0, 0), ("5e-1", 0.5, 5),
     ):  # fmt: skip
         await client.execute("SET", KEY, text)
@@ -87,7 +87,9 @@ async def test_open_partly_closed_and_back(gate: Gate, client: RedisClient) -> N
     await reads(gate, 1.0)
 
 
-@pytest.mark.parametrize("text", ["", "open", "nan", "inf", "0,5", "{}"])
+@pytest.mark.parametrize(
+    "text", ["", "open", "nan", "inf", "0,5", "{}", "1_0", " 1 ", "1\n", "0x1", "1e999", "\u0661"]
+)
 async def test_what_is_no_number_closes(gate: Gate, client: RedisClient, text: str) -> None:
     await reads(gate, 1.0)
     await client.execute("SET", KEY, text)
