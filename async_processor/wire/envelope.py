@@ -16,7 +16,7 @@ from async_processor.wire import scan
 from async_processor.wire.invalid import InvalidMessage
 from async_processor.wire.request import Request, RequestKind
 from async_processor.wire.rules import check_payload_ref, read_id, read_kind, read_request
-from async_processor.wire.shapes import NULL, Parts, is_envelope, parse, split
+from async_processor.wire.shapes import NULL, Parts, is_envelope, members, parse, split
 
 __all__ = ["SEQUENCE_SPAN", "Envelope", "InvalidMessage", "examine", "read", "score"]
 
@@ -156,10 +156,10 @@ def _envelope(body: bytes, parts: Parts) -> Envelope:
 
 def _identify(error: InvalidMessage, body: bytes) -> None:
     """Fill what the sender needs to get a result, as far as it can be read."""
-    outer = scan.members(body)
+    outer = members(body)
     data, internal = outer, dict[str, bytes]()
     if is_envelope(outer):
-        data, internal = scan.members(outer["data"]), scan.members(outer.get("internal", b""))
+        data, internal = members(outer["data"]), members(outer.get("internal", b""))
     error.id = _text(data, "id")
     error.request_token = _text(internal, "request_token")
     error.result_queue_name = _text(internal, "result_queue_name") or _text(

@@ -92,7 +92,10 @@ def parse(body: bytes) -> Parts:
         if readable == body:
             raise
     parts = _parse(readable)
-    data = scan.members(body if parts.bare else scan.members(body)["data"])
+    outer = members(body)
+    if outer.keys() != split(readable).keys():
+        raise msgspec.DecodeError("half a surrogate pair among too many strings and brackets")
+    data = outer if parts.bare else scan.members(outer["data"])
     parts.data.payload = msgspec.Raw(data.get("payload", NULL))
     return parts
 
@@ -102,7 +105,7 @@ def _parse(body: bytes) -> Parts:
         message = _message.decode(body)
     except msgspec.ValidationError:
         # A bare request may have fields of its own that are called like an envelope's.
-        if is_envelope(scan.members(body)):
+        if is_envelope(members(body)):
             raise
         return Parts(data=_data.decode(body), bare=True)
     unmarked = message.internal is None and message.request_kind is None
@@ -119,6 +122,11 @@ def is_envelope(fields: Mapping[str, bytes]) -> bool:
     """Whether an object with these members is the envelope, not the bare request."""
     named = {name for name, value in fields.items() if value != NULL}
     return "data" in named and (bool(named & {"internal", "request_kind"}) or "id" not in named)
+
+
+def members(body: bytes) -> dict[str, bytes]:
+    """Those of what a stranger sent, with bounded work: what is complete and not too far in."""
+    return scan.members(body, tokens=scan.TOKENS)
 
 
 def split(body: bytes) -> dict[str, msgspec.Raw]:
