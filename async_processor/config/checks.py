@@ -20,6 +20,7 @@ from async_processor.config.document import (
 )
 from async_processor.config.header_checks import header_problems
 from async_processor.config.pubsub_checks import topic_problems
+from async_processor.config.quota_checks import repeated_slots
 from async_processor.config.redis_names import name_problems
 from async_processor.config.settings import ServerSettings
 from async_processor.config.wording import listed, quoted
@@ -40,6 +41,7 @@ def faults(document: Mapping[str, Any]) -> list[Problem]:
         *_missing_redis(document),
         *_short_lease(document),
         *_short_slots(document),
+        *repeated_slots(document),
         *_one_port(document),
         *(topic_problems(document) if on_pubsub(document) else name_problems(document)),
         *header_problems(document),

@@ -51,7 +51,12 @@ def name_path(path: str, queue: Mapping[str, Any]) -> str:
 def gates(document: Mapping[str, Any]) -> Iterator[Entry]:
     """Every gate, also those that others are made of."""
     for path, owner in [*queues(document), *pools(document)]:
-        yield from _with_inner(f"{path}.gate", mapping(owner.get("gate")))
+        yield from gates_of(path, owner)
+
+
+def gates_of(path: str, owner: Mapping[str, Any]) -> Iterator[Entry]:
+    """The gate of a queue or pool, and those that it is made of."""
+    return _with_inner(f"{path}.gate", mapping(owner.get("gate")))
 
 
 def _with_inner(path: str, gate: Mapping[str, Any]) -> Iterator[Entry]:
