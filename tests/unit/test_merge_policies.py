@@ -364,6 +364,19 @@ def test_a_full_tenant_is_looked_past_as_long_as_that_finds_another() -> None:
     assert policy.room(queue(), 0.0) > 0
 
 
+def test_a_lone_tenant_that_has_room_again_is_no_other_that_was_found() -> None:
+    policy = weighted_fair(workers=12)
+    full(policy, lambda: ready(tenant="greedy"))
+    policy.room(queue(), 0.0)
+    for _ in range(4):
+        policy.next(0.0)
+    assert policy.add(ready(tenant="greedy"), 0.0) is None
+    expected = policy.room(queue(), 0.0)
+    assert expected > 0
+    policy.expect(queue(), expected)
+    assert policy.room(queue(), 0.0) <= 0
+
+
 def test_a_queue_of_its_own_is_not_held_up_by_anothers_full_tenant() -> None:
     policy = weighted_fair(workers=12)
     policy.add(ready(tenant="modest", name="theirs"), 0.0)

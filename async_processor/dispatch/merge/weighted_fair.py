@@ -118,7 +118,8 @@ class WeightedFair:
     def add(self, ready: Ready, now: float) -> str | None:
         tier, tenant = self._tier(ready.queue), self._tenant(ready)
         inflow = self._inflows[ready.queue.queue_name]
-        if not self._tenant_room(tier, tenant, self._left(tier)):
+        left = self._left(tier)
+        if not self._tenant_room(tier, tenant, left):
             self._note(tier, inflow, tenant, now)
             inflow.crowded = True
             inflow.looks.in_vain()
@@ -126,7 +127,7 @@ class WeightedFair:
             return LOT_PREFIX + tenant
         step = self._cost(ready.request) / self._weight(tenant)
         self._note(tier, inflow, tenant, now, rate=1 / step)
-        if inflow.crowded:
+        if inflow.crowded and not all(self._rooms(tier, inflow, left, now)):
             inflow.looks.found()
         self._lanes[tier].add(tenant, ready, step, now)
         self._changes += 1
