@@ -5,8 +5,8 @@ to fail by a *plan*, which follows from a seed. The *ledger* keeps every executi
 incident; the *verdict* is arithmetic:
 
 * as many results as requests, no id twice, none missing;
-* of two executions of one request the first was refused, or an incident that touched the replica
-  of either lies between the beginnings of the two;
+* of two executions of one request the first was refused, or a blow (a death, a cut, an outage)
+  struck it where and while it ran; no blow counts twice for one request;
 * no daemon ended by itself, and nothing but results is left in Redis.
 
 `python -m async_processor.testing.chaos --help` runs the long campaign.

@@ -84,7 +84,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="async-processor-chaos-") as folder:
         verdict = asyncio.run(
             trial(
-                "all",
+                "all requests",
                 plan,
                 Path(folder),
                 scene=scene,

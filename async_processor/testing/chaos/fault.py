@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
 
+from async_processor.testing.chaos.ledger import Incident
 from async_processor.testing.chaos.replica import Replica
 from async_processor.testing.chaos.stage import Stage
 
@@ -18,6 +20,11 @@ class Strike:
     stage: Stage
     replica: Replica
     random: Random
+    incident: Incident
+
+    def died(self) -> None:
+        """The replica's process has ended now, without warning."""
+        self.incident.deaths.append(time.monotonic())
 
 
 Act = Callable[[Strike], Awaitable[None]]

@@ -64,6 +64,8 @@ class Front:
     async def _complete(self, request: web.BaseRequest) -> web.StreamResponse:
         body = msgspec.json.decode(await request.read(), type=_Body)
         with self._ledger.execution(body.user, request.headers.get(REPLICA_HEADER, "?")) as call:
+            call.in_bad_days = self._pod.faults.now is not self._usual
             response = await self._pod.complete(request)
-            call.status = response.status
+            if isinstance(response, web.Response):  # any other is sent already, and spoiled
+                call.status = response.status
             return response

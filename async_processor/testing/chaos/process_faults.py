@@ -29,6 +29,7 @@ _STEPS: Final = ("claim", "post", "retry", "extend", "promote")
 @fault("SIGKILL", Scope.REPLICA, kills=True)
 async def sigkill(on: Strike) -> None:
     await on.replica.kill()
+    on.died()
 
 
 def killed_at(step: str, moment: str) -> Fault:
@@ -36,9 +37,11 @@ def killed_at(step: str, moment: str) -> Fault:
 
     async def act(on: Strike) -> None:
         point = ProbePoint(step=step, moment=moment, turn=on.random.randint(1, 3))
-        await on.replica.kill()
+        await sigkill.act(on)
         await on.replica.spawn(DIE_AT=str(point))
-        await _meet_fate(on)
+        async with asyncio.TaskGroup() as life:
+            life.create_task(_death(on))
+            life.create_task(_meet_fate(on))
 
     return Fault(name=f"SIGKILL {moment} {step}", act=act, scope=Scope.REPLICA, kills=True)
 
@@ -54,7 +57,7 @@ def killed_in_drain(step: str, moment: str) -> Fault:
         for _ in range(2):
             on.replica.daemon.send(signal.SIGTERM)
         await on.replica.daemon.ended()
-        _count_death(on)
+        await _death(on)
 
     return Fault(
         name=f"SIGKILL {moment} {step} in a drain", act=act, scope=Scope.REPLICA, kills=True
@@ -72,13 +75,12 @@ async def _meet_fate(on: Strike) -> None:
     if on.replica.daemon.running:
         on.stage.missed += 1
         await on.replica.kill()
-    else:
-        _count_death(on)
 
 
-def _count_death(on: Strike) -> None:
-    if on.replica.daemon.process.returncode == -signal.SIGKILL:
-        on.replica.deaths += 1
+async def _death(on: Strike) -> None:
+    """Wait for the end, and note when it came."""
+    if await on.replica.daemon.process.wait() == -signal.SIGKILL:
+        on.died()
     else:
         on.stage.missed += 1
 

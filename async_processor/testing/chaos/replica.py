@@ -27,8 +27,6 @@ class Replica:
     def __init__(self, name: str, folder: Path, *, broker_port: int, front_port: int) -> None:
         self.name = name
         self.busy = asyncio.Lock()
-        self.deaths = 0
-        """How often its process died by SIGKILL."""
         self._folder = folder / name
         self._ports = (broker_port, front_port)
         self._stack = AsyncExitStack()
@@ -68,7 +66,6 @@ class Replica:
 
     async def kill(self) -> None:
         """SIGKILL, and wait for the end."""
-        self.deaths += 1
         await self.daemon.kill()
 
     async def revive(self) -> str:

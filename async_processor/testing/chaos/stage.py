@@ -23,6 +23,7 @@ from async_processor.testing.servers import RedisServer, redis_binary
 
 QUEUE: Final = "request-sortedset"
 RESULTS: Final = "result-list"
+DEAD_LETTERS: Final = "dead-letter-list"
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 _PATIENCE: Final = 300.0
 """Seconds that the producer waits for a broker which comes back."""
@@ -105,7 +106,7 @@ class Stage:
             limits={"answer_bytes": "1MiB"},
             **(self.scene.settings or {}),
         )
-        settings["transport"] |= {"lease_ttl": self.scene.lease, "max_deliveries": 100}
+        settings["transport"]["lease_ttl"] = self.scene.lease
         return settings
 
     async def submit(self, count: int) -> list[str]:
@@ -138,7 +139,7 @@ class Stage:
     async def leftovers(self) -> list[str]:
         """Keys that must not be there once every request has its result."""
         names = await self.asking.execute("KEYS", "*")
-        kept = (RESULTS, "request-seq:", "request-receipt")
+        kept = (RESULTS, DEAD_LETTERS, "request-seq:", "request-receipt")
         return [name.decode() for name in names if not name.decode().startswith(kept)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -13,13 +14,17 @@ import msgspec
 
 from async_processor.testing.chaos.catalogue import FAULTS
 from async_processor.testing.chaos.fault import Fault, Scope, Strike
-from async_processor.testing.chaos.ledger import EVERYBODY
+from async_processor.testing.chaos.ledger import EVERYBODY, Incident
 from async_processor.testing.chaos.plan import Step
 from async_processor.testing.chaos.replica import Replica
-from async_processor.testing.chaos.stage import USUAL, Scene, Stage, stage
+from async_processor.testing.chaos.stage import DEAD_LETTERS, USUAL, Scene, Stage, stage
 from async_processor.testing.chaos.verdict import Verdict, judge
 from async_processor.testing.eventually import eventually, until
+from async_processor.wire.result import ErrorCode
 
+_TRIES: Final = 3
+_WORK_SECONDS: Final = 5.0
+"""So long a fault waits for a call to strike."""
 _QUIET_SECONDS: Final = 1.0
 """After the last result, for one too many to show itself."""
 
@@ -49,7 +54,6 @@ async def trial(
         return msgspec.structs.replace(
             verdict,
             complaints=tuple(here.complaints),
-            kills=sum(replica.deaths for replica in here.replicas),
             missed=here.missed,
             seconds=time.monotonic() - began,
         )
@@ -60,19 +64,21 @@ async def _one_by_one(
 ) -> None:
     for step in plan:
         try:
-            await _busy_with(here, step.submit, patience)
-            await _strike(here, step, faults[step.fault])
-            await until(lambda: not here.missing, within=patience)
+            await _until_it_strikes(here, step, faults[step.fault], patience)
         except TimeoutError:
             here.complaints.append(f"{here.missing} requests have no result after: {step.fault}")
             return
 
 
-async def _busy_with(here: Stage, requests: int, patience: float) -> None:
-    """Submit, and wait until the first of them runs."""
-    calls = here.ledger.calls
-    await here.submit(requests)
-    await until(lambda: here.ledger.calls > calls, within=patience)
+async def _until_it_strikes(here: Stage, step: Step, fault: Fault, patience: float) -> None:
+    """Submit, strike and recover; again, a few times, if no request was struck."""
+    for _ in range(_TRIES):
+        await here.submit(step.submit)
+        incident = await _strike(here, step, fault)
+        await until(lambda: not here.missing, within=patience)
+        if here.ledger.struck([incident]):
+            return
+    here.complaints.append(f"struck no request in {_TRIES} tries: {step.fault}")
 
 
 async def _side_by_side(here: Stage, plan: Sequence[Step], faults: Mapping[str, Fault]) -> None:
@@ -84,15 +90,24 @@ async def _side_by_side(here: Stage, plan: Sequence[Step], faults: Mapping[str, 
             under_way.create_task(_strike(here, step, faults[step.fault]))
 
 
-async def _strike(here: Stage, step: Step, fault: Fault) -> None:
+async def _strike(here: Stage, step: Step, fault: Fault) -> Incident:
     replica = here.replicas[step.replica]
     await asyncio.sleep(step.delay)
     async with _lock(here, replica, fault.scope):
         touches = replica.name if fault.scope is Scope.REPLICA else EVERYBODY
-        with here.ledger.incident(fault.name, touches):
-            await fault.act(Strike(stage=here, replica=replica, random=Random(step.seed)))
+        await _wait_for_work(here, touches)
+        with here.ledger.incident(fault.name, touches) as incident:
+            random = Random(step.seed)
+            await fault.act(Strike(stage=here, replica=replica, random=random, incident=incident))
         if fault.scope is Scope.REPLICA and (complaint := await replica.revive()):
             here.complaints.append(complaint)
+    return incident
+
+
+async def _wait_for_work(here: Stage, touches: str) -> None:
+    """So that there is something to strike; but the plan goes on."""
+    with suppress(TimeoutError):
+        await until(lambda: here.ledger.running(touches), within=_WORK_SECONDS)
 
 
 def _lock(here: Stage, replica: Replica, scope: Scope) -> asyncio.Lock:
@@ -117,9 +132,18 @@ async def _await_results(here: Stage, patience: float) -> None:
         await eventually(lambda: _tidy(here))
     except TimeoutError:
         here.complaints.append(f"left in Redis: {await here.leftovers()}")
+    await _check_dead_letters(here)
     for replica in here.replicas:
         if not replica.daemon.running:
             here.complaints.append(f"{replica.name} ended:\n{replica.daemon.log()[-2000:]}")
+
+
+async def _check_dead_letters(here: Stage) -> None:
+    """Only what killed its workers too often lies there."""
+    letters = await here.asking.execute("LLEN", DEAD_LETTERS)
+    expected = sum(ErrorCode.MAX_DELIVERIES in kinds for kinds in here.results.kinds.values())
+    if letters != expected:
+        here.complaints.append(f"{letters} dead letters for {expected} times MAX_DELIVERIES")
 
 
 async def _tidy(here: Stage) -> bool:

@@ -93,6 +93,7 @@ def judge(
         unexplained=sorted({first.request_id for first, _ in ledger.unexplained()}),
         kinds=Counter(kind for found in kinds.values() for kind in found),
         recoveries=recoveries(ledger.incidents, seen_at, ledger),
+        kills=sum(len(incident.deaths) for incident in ledger.incidents),
         shares=by_fault(kinds, seen_at, ledger),
     )
 
