@@ -53,7 +53,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Ticket(Protocol):
-    """A reservation. Exactly one of `release` and `refund` ends it; a second call does nothing."""
+    """A reservation. Exactly one of `release` and `refund` ends it; a second call does nothing.
+
+    Only `settled` may follow.
+    """
 
     async def release(self) -> None:
         """The admitted work ran; what it held is free again."""
@@ -65,6 +68,10 @@ class Ticket(Protocol):
         Wakes others only if the gate held somebody back meanwhile: otherwise two requests that
         another gate refuses would wake each other for ever.
         """
+        ...
+
+    def settled(self) -> None:
+        """The request has its result: what is remembered for its next attempt can go."""
         ...
 
     def shed(self) -> None:

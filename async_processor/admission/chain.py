@@ -90,6 +90,10 @@ class Bundle:
         for ticket in self._tickets:
             ticket.shed()
 
+    def settled(self) -> None:
+        for ticket in self._tickets:
+            ticket.settled()
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         for ticket in self._tickets:
             ticket.on_loss(cut_off)

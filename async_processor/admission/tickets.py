@@ -29,6 +29,9 @@ class LocalTicket:
     def shed(self) -> None:
         self._on_shed()
 
+    def settled(self) -> None:
+        """Nothing is remembered of whom it was given to."""
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         """What this process holds by itself is never lost."""
 

@@ -17,7 +17,7 @@ class Stay:
     `cancelled` says that its sender had cancelled it when it was claimed.
     """
 
-    __slots__ = ("_tickets", "cancelled", "held", "lane", "lot", "route", "seat")
+    __slots__ = ("_ended", "_tickets", "cancelled", "held", "lane", "lot", "route", "seat")
 
     def __init__(self, held: Held, route: Route, seat: Seat, *, cancelled: bool) -> None:
         self.held = held
@@ -29,6 +29,8 @@ class Stay:
         self.lot = ""
         """Where the queue's gate would let the request wait, were there no room for it here."""
         self._tickets: list[Ticket] = []
+        self._ended: tuple[Ticket, ...] = ()
+        """Those that the request had to the end of its stay."""
 
     @property
     def envelope(self) -> Envelope:
@@ -54,7 +56,13 @@ class Stay:
 
     async def end_tickets(self) -> None:
         """Give back what the gates reserved."""
+        self._ended = tuple(self._tickets)
         await self._end_tickets(used=self.held.started_at is not None)
+
+    def settled(self) -> None:
+        """Tell the gates that the request has its result."""
+        for ticket in self._ended:
+            ticket.settled()
 
     async def _end_tickets(self, *, used: bool) -> None:
         """The last first; one that fails does not keep the others."""

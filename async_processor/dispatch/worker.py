@@ -65,6 +65,8 @@ class Worker:
         settled = await stay.route.settler.settle(
             held.delivery, decision, dispatched=held.started_at is not None
         )
+        if settled and decision.ending.final:
+            stay.settled()
         if isinstance(decision.outcome, Park):
             stay.route.parked.tell(decision.outcome.lot)
         return decision.ending if settled else None

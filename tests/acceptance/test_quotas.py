@@ -13,11 +13,13 @@ from functools import partial
 from typing import Any
 
 from async_processor.producer import Producer, Submission
+from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.daemons import DaemonProcess
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.gateway import Gateway
+from async_processor.testing.messages import message
 from async_processor.testing.servers import RedisServer
 from async_processor.wire.result import ErrorCode, Result
 
@@ -337,6 +339,41 @@ async def test_a_killed_holders_slots_come_back(
         await heir.start()
         found = await results(producer, [one.id for one in work])
         assert all(result.status_code == 200 for result in found.values())
+
+
+async def test_a_rate_holds_for_bytes_that_are_sent_again(
+    fleet: Fleet, producer: Producer, redis_server: RedisServer
+) -> None:
+    """After their result, and while they run; nothing is left of what has its result."""
+    deadline = int(time.time()) + 600
+    body = message("a-1", deadline=deadline, metadata={"userid": "a"}, payload={"user": "a-1"})
+    client = open_client(redis_server.url)
+    async with Gateway(hold=True) as gateway:
+        daemon = fleet(gateway.url, workers=8, **quota(limit=3, window="10m"))
+        await daemon.start()
+        for sent in range(1, 4):
+            await client.execute("ZADD", "request-sortedset", deadline, body)
+            await until(partial(_has_arrived, gateway, "a", sent))
+            if sent == 1:
+                gateway.open[0].answer()
+                await eventually(partial(_has_results, client, 1))
+        await client.execute("ZADD", "request-sortedset", deadline, body)
+        await parked(daemon, 1)
+        for each in gateway.open:
+            each.answer()
+        await eventually(partial(_has_results, client, 3))
+        await parked(daemon, 1)
+        assert tenants(gateway) == {"a": 3}
+
+        async def nothing_is_remembered() -> bool:
+            return not any(":charged:" in name for name in await private_keys(redis_server))
+
+        await eventually(nothing_is_remembered)
+    await client.close()
+
+
+async def _has_results(client: RedisClient, count: int) -> bool:
+    return bool(await client.execute("LLEN", "result-list") == count)
 
 
 async def test_a_rate_holds_and_parked_requests_come_back_with_time(

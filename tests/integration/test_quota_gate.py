@@ -12,6 +12,7 @@ import pytest
 
 from async_processor.admission.base import (
     OVERFLOW_LOT,
+    Candidate,
     Classification,
     Continue,
     Gate,
@@ -53,7 +54,11 @@ async def quota(url: str, **settings: Any) -> AsyncIterator[Gate]:
 
 
 async def passed(gate: Gate, *args: Any, **fields: Any) -> Ticket:
-    verdict = await gate.admit(of(*args, **fields))
+    return await asked(gate, of(*args, **fields))
+
+
+async def asked(gate: Gate, request: Candidate) -> Ticket:
+    verdict = await gate.admit(request)
     assert isinstance(verdict, Continue), verdict
     return verdict.ticket
 
@@ -267,6 +272,31 @@ async def test_a_retry_costs_no_second_token(redis_url: str) -> None:
         await refused(gate, "a", "r-1", token="t", payload={"prompt": "another"})
 
 
+async def test_what_has_its_result_is_charged_again(redis_url: str) -> None:
+    async with quota(redis_url, limit=2) as gate, quota(redis_url, limit=2) as other:
+        for replica in (gate, other):
+            await (await passed(replica, "a", "r-1")).release()  # an attempt that failed
+            ticket = await passed(replica, "a", "r-1")
+            await ticket.release()
+            ticket.settled()
+            assert await replica.room(gate_lot("rate-limit") + "a") == (replica is gate)
+        await refused(gate, "a", "r-1")
+        names = await keys(redis_url)
+        assert not any(":charged:" in name for name in names)
+
+
+async def test_the_same_bytes_beside_what_runs_are_another_request(redis_url: str) -> None:
+    async with quota(redis_url, limit=2) as gate:
+        running = await passed(gate, "a", "r-1")
+        copy = await passed(gate, "a", "r-1")
+        await refused(gate, "a", "r-1")
+        await copy.refund()
+        await passed(gate, "a", "r-2")
+        await running.release()
+        del running
+        await passed(gate, "a", "r-1")  # a retry
+
+
 async def test_a_forged_retry_is_charged(redis_url: str) -> None:
     async with quota(redis_url, limit=1) as gate:
         forged = {"internal": {"retry_count": 1}}
@@ -276,8 +306,9 @@ async def test_a_forged_retry_is_charged(redis_url: str) -> None:
 
 async def test_a_refund_gives_the_token_back_but_only_of_who_paid(redis_url: str) -> None:
     async with quota(redis_url, limit=1) as gate:
-        first = await passed(gate, "a", "r-1")
-        again = await passed(gate, "a", "r-1")
+        request = of("a", "r-1")
+        first = await asked(gate, request)
+        again = await asked(gate, request)
         await again.refund()
         await refused(gate, "a", "r-2")
         await first.refund()

@@ -20,8 +20,7 @@ from async_processor.admission.quota import slots as slots_module
 from async_processor.admission.quota import starts as starts_module
 from async_processor.admission.quota.book import Full
 from async_processor.admission.quota.slots import Slots
-from async_processor.admission.quota.starts import Starts
-from async_processor.admission.tickets import HOLDS_NOTHING
+from async_processor.admission.quota.starts import Charge, Starts
 from async_processor.errors import BrokerUnavailable
 from async_processor.fields import TlsSettings
 from async_processor.lifecycle import Watch
@@ -142,7 +141,7 @@ class SlotHistory(OnRedis):
         return dict(found)
 
     def ask_slots(self, *items: tuple[Any, ...]) -> list[int]:
-        return self.ask(SLOTS, (LIFE, PATIENCE), *((*item, 0) for item in items))
+        return self.ask(SLOTS, (LIFE, PATIENCE), *((*item[:3], "", item[3], 0) for item in items))
 
     def until_room(self, tenant: str, limit: int) -> int:
         """Minus the ms until fewer than the limit are alive."""
@@ -215,7 +214,8 @@ class SlotHistory(OnRedis):
 
 
 class StartHistory(OnRedis):
-    """The model: when which request was charged by a clock that never goes back."""
+    """The model: when which start was charged by a clock that never goes back, and the start of
+    each request that is not settled."""
 
     def keys_of(self, tenant: str) -> Sequence[str]:
         return (KEYS.starts(tenant), KEYS.charged(tenant))
@@ -223,6 +223,8 @@ class StartHistory(OnRedis):
     def prepare(self) -> None:
         self.elapsed = 0
         self.charges: dict[str, dict[str, int]] = {"a": {}, "b": {}}
+        self.open: dict[str, dict[str, str]] = {"a": {}, "b": {}}
+        self.number = 0
         self.exact = True
         """The clock never jumped: then not only too many are refused, but none too many."""
 
@@ -236,12 +238,15 @@ class StartHistory(OnRedis):
     @rule(tenant=TENANTS, number=st.integers(0, 30))
     def charge(self, tenant: str, number: int) -> None:
         name = f"r-{number}"
-        (answer,) = self.ask_starts(("charge", tenant, name, LIMIT, 10**9))
-        if name in self.charges[tenant]:
+        self.number += 1
+        start = f"s-{self.number}"
+        (answer,) = self.ask_starts(("charge", tenant, name, start, LIMIT, 10**9))
+        if name in self.open[tenant]:
             assert answer == 2
         elif answer == 1:
             assert len(self.recent(tenant)) < LIMIT
-            self.charges[tenant][name] = self.elapsed
+            self.charges[tenant][start] = self.elapsed
+            self.open[tenant][name] = start
         else:
             assert answer < 0
             if self.exact:
@@ -251,12 +256,19 @@ class StartHistory(OnRedis):
 
     @rule(tenant=TENANTS, pick=st.integers(0, 30))
     def refund(self, tenant: str, pick: int) -> None:
-        self.ask_starts(("refund", tenant, f"r-{pick}", 0, 0))
-        self.charges[tenant].pop(f"r-{pick}", None)
+        start = self.open[tenant].pop(f"r-{pick}", "none")
+        self.ask_starts(("refund", tenant, f"r-{pick}", start, 0, 0))
+        self.charges[tenant].pop(start, None)
+
+    @rule(tenant=TENANTS, pick=st.integers(0, 30))
+    def settle(self, tenant: str, pick: int) -> None:
+        """Its start counts on, and it may come again."""
+        assert self.ask_starts(("settle", tenant, f"r-{pick}", "", 0, 0)) == [0]
+        self.open[tenant].pop(f"r-{pick}", None)
 
     @rule(tenant=TENANTS)
     def room(self, tenant: str) -> None:
-        (answer,) = self.ask_starts(("room", tenant, "", LIMIT, 0))
+        (answer,) = self.ask_starts(("room", tenant, "", "", LIMIT, 0))
         left = LIMIT - len(self.recent(tenant))
         assert max(0, answer) <= left
         if self.exact:
@@ -458,6 +470,8 @@ class Chargers(OnRedis):
         self.clocks = [ManualClock(START / 1000), ManualClock(START / 1000)]
         self.elapsed = 0
         self.started: dict[int, int] = {}
+        self.settled: list[int] = []
+        """When those started that are settled."""
         self.unsure: dict[int, int] = {}
         """Charged perhaps, when, and not started; it then counts from the charge."""
         self.processes = [self.process(who) for who in (0, 1)]
@@ -472,12 +486,15 @@ class Chargers(OnRedis):
         who=st.integers(0, 1),
         number=st.integers(0, 20),
         refused=st.booleans(),
+        settled=st.booleans(),
         lose=st.sampled_from(["nothing", "nothing", "charge", "refund"]),
     )
-    def try_to_start(self, who: int, number: int, refused: bool, lose: str) -> None:
-        self.run(self._try(self.processes[who], number, refused, lose))
+    def try_to_start(self, who: int, number: int, refused: bool, settled: bool, lose: str) -> None:
+        self.run(self._try(self.processes[who], number, refused, settled, lose))
 
-    async def _try(self, process: Starts, number: int, refused: bool, lose: str) -> None:
+    async def _try(
+        self, process: Starts, number: int, refused: bool, settled: bool, lose: str
+    ) -> None:
         self._lose_next(lose == "charge")
         envelope = candidate(f"r-{number}", deadline=START / 1000 + 10**6).envelope
         try:
@@ -488,11 +505,17 @@ class Chargers(OnRedis):
             return
         if isinstance(ticket, Full):
             return
-        charged_before = ticket is HOLDS_NOTHING
+        assert isinstance(ticket, Charge)
+        charged_before = not ticket.paid
         assert charged_before == (number in self.started) or number in self.unsure
         if not refused:
             charged_at = self.unsure.pop(number, self.elapsed)
             self.started.setdefault(number, charged_at if charged_before else self.elapsed)
+            await ticket.release()
+            if settled:
+                ticket.settled()
+                await self.quiet(process)
+                self.settled.append(self.started.pop(number))
             return
         self._lose_next(lose == "refund")
         await ticket.refund()
@@ -527,7 +550,7 @@ class Chargers(OnRedis):
 
     @invariant()
     def no_window_holds_more_than_the_limit(self) -> None:
-        times = sorted(getattr(self, "started", {}).values())
+        times = sorted([*getattr(self, "started", {}).values(), *getattr(self, "settled", ())])
         assert all(last - first > LIFE for first, last in zip(times, times[LIMIT:], strict=False))
 
     @invariant()

@@ -122,6 +122,9 @@ class Actor:
     def shed(self) -> None:
         self.sheds += 1
 
+    def settled(self) -> None:
+        """Says nothing of who still holds something."""
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         self.watchers += 1
 

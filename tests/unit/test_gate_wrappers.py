@@ -67,6 +67,9 @@ class Scripted(WithoutLots):
     def shed(self) -> None:
         self.events.append("shed")
 
+    def settled(self) -> None:
+        self.events.append("settled")
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         self.events.append("on_loss")
 
@@ -108,6 +111,8 @@ async def test_the_reservations_end_together(end: str) -> None:
     assert [gate.events for gate in gates] == [[], []]
     await getattr(verdict.ticket, end)()
     assert [gate.events for gate in gates] == [[end], [end]]
+    verdict.ticket.settled()
+    assert [gate.events for gate in gates] == [[end, "settled"]] * 2
 
 
 async def test_one_reservation_that_fails_to_end_does_not_keep_the_others() -> None:

@@ -34,12 +34,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     keys: tuple[str, ...]
     tenant: str
     name: str = ""
+    start: str = ""
     limit: int = 0
     remember_ms: int = 0
 
     @property
     def gives_back(self) -> bool:
-        return self.what in ("free", "refund")
+        return self.what in ("free", "refund", "settle")
 
 
 _Asked = tuple[Question, "asyncio.Future[int]"]
@@ -153,8 +154,8 @@ class Ledger:
                 places[first] = len(keys) + 1
                 keys += question.keys
             arguments += (
-                question.what, places[first], question.tenant, question.name, question.limit,
-                question.remember_ms,
+                question.what, places[first], question.tenant, question.name, question.start,
+                question.limit, question.remember_ms,
             )  # fmt: skip
         try:
             answers: Sequence[int] = await self._script.run(

@@ -72,6 +72,9 @@ class Slot:
     def shed(self) -> None:
         """A full pool says nothing of a tenant's quota."""
 
+    def settled(self) -> None:
+        """Nothing is remembered of a slot."""
+
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         if self.lost:
             cut_off()

@@ -1,24 +1,27 @@
 """Rate limits: each request is charged once, at its first start.
 
-A charge is kept under a digest of the request, its id and token among the rest, until the request's
-deadline (a day at most, and for the 100,000 requests of a tenant with the latest deadlines), so
-that a retry, or a second try after a lost answer, costs no second token. Whoever is refunded has
-not started: its charge goes as if it had never been.
+A charge is kept under a digest of the request, its id and token among the rest, until the request
+is settled (its deadline at the latest, a day at most, and for the 100,000 requests of a tenant with
+the latest deadlines), so that a retry, or a second try after a lost answer, costs no second token.
+Whoever is refunded has not started: its charge goes as if it had never been. The same bytes are
+another request, with a charge of its own, after the first is settled, and while it runs here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from itertools import count
 from typing import Final
+from weakref import WeakValueDictionary
 
 from async_processor.admission.base import Ticket
 from async_processor.admission.quota.book import Full
 from async_processor.admission.quota.ledger import Ledger, Question
-from async_processor.admission.tickets import HOLDS_NOTHING, LocalTicket
 from async_processor.clock import Clock
 from async_processor.lifecycle import Watch
 from async_processor.listeners import Leave, Listeners
@@ -35,6 +38,41 @@ _CHARGED: Final = 1
 _FLUSH_SECONDS: Final = 2.0
 
 
+class Charge:
+    """The ticket of a request that was charged: `paid` says whether for this attempt."""
+
+    __slots__ = ("__weakref__", "_book", "envelope", "paid", "request", "start", "tenant")
+
+    def __init__(
+        self, book: Starts, tenant: str, envelope: Envelope, request: str, start: str
+    ) -> None:
+        self._book = book
+        self.tenant = tenant
+        self.envelope = envelope
+        self.request = request
+        """What the charge is remembered under."""
+        self.start = start
+        """What no other charge calls its start."""
+        self.paid = False
+
+    async def release(self) -> None:
+        self.paid = False
+
+    async def refund(self) -> None:
+        if self.paid:
+            self.paid = False
+            self._book.refund(self)
+
+    def settled(self) -> None:
+        self._book.settle(self)
+
+    def shed(self) -> None:
+        """A full pool says nothing of a tenant's quota."""
+
+    def on_loss(self, cut_off: Callable[[], None]) -> None:
+        """A charge is never lost."""
+
+
 class Starts:
     """The starts of this process under one quota; `window` is in seconds."""
 
@@ -45,6 +83,10 @@ class Starts:
         self._window = window
         self._clock = clock
         self._watch = watch
+        self._owner = secrets.token_hex(8)
+        self._numbers = count(1)
+        self._charges = WeakValueDictionary[str, Charge]()
+        """By request, for as long as its worker has the ticket."""
         self._freed = Listeners[[str]]()
         self._task: asyncio.Task[None] | None = None
         self._ledger = Ledger(
@@ -87,40 +129,62 @@ class Starts:
         await self._ledger.flush(_FLUSH_SECONDS)
 
     async def take(self, tenant: str, limit: int, envelope: Envelope) -> Ticket | Full:
-        question = Question(
-            what="charge",
-            keys=self._keys_of(tenant),
-            tenant=tenant,
-            name=identity(envelope),
-            limit=limit,
-            remember_ms=self._remember_ms(envelope),
-        )
+        charge = self._charge(tenant, envelope)
+        question = self._question("charge", charge, limit, self._remember_ms(charge))
         answer = await self._ledger.ask(question)
         if answer < 0:
             return Full(look_after=-answer / 1000)
-        if answer == _CHARGED:
-            return LocalTicket(on_refund=partial(self._refund, question))
-        return HOLDS_NOTHING
+        charge.paid = answer == _CHARGED
+        return charge
+
+    def _charge(self, tenant: str, envelope: Envelope) -> Charge:
+        start, request = f"{self._owner}:{next(self._numbers)}", identity(envelope)
+        charge = Charge(self, tenant, envelope, request, start)
+        first = self._charges.setdefault(request, charge)
+        if first.envelope is not envelope:
+            charge.request = start  # the same bytes as what runs here, and another request
+        return charge
 
     async def room(self, tenant: str, limit: int) -> int | Full:
         question = Question(what="room", keys=self._keys_of(tenant), tenant=tenant, limit=limit)
         answer = await self._ledger.ask(question)
         return answer if answer > 0 else Full(look_after=-answer / 1000)
 
-    def _refund(self, charge: Question) -> None:
-        refund = Question(what="refund", keys=charge.keys, tenant=charge.tenant, name=charge.name)
-        self._ledger.ask(refund).add_done_callback(partial(self._refunded, charge.tenant))
+    def refund(self, charge: Charge) -> None:
+        """As soon as Redis can be told."""
+        answer = self._ledger.ask(self._question("refund", charge))
+        answer.add_done_callback(partial(self._refunded, charge.tenant))
+
+    def settle(self, charge: Charge) -> None:
+        """Likewise; what is lost on the way is forgotten at the request's deadline."""
+        self._ledger.ask(self._question("settle", charge))
 
     def _refunded(self, tenant: str, answer: asyncio.Future[int]) -> None:
         if not answer.cancelled() and answer.exception() is None and answer.result():
             self._freed.tell(tenant)
 
+    def _question(
+        self, what: str, charge: Charge, limit: int = 0, remember_ms: int = 0
+    ) -> Question:
+        return Question(
+            what=what,
+            keys=self._keys_of(charge.tenant),
+            tenant=charge.tenant,
+            name=charge.request,
+            start=charge.start,
+            limit=limit,
+            remember_ms=remember_ms,
+        )
+
     def _keys_of(self, tenant: str) -> tuple[str, str]:
         return self._keys.starts(tenant), self._keys.charged(tenant)
 
-    def _remember_ms(self, envelope: Envelope) -> int:
-        """As long as the request may live, and never less than its start counts."""
-        left = envelope.request.deadline - self._clock.now()
+    def _remember_ms(self, charge: Charge) -> int:
+        """As long as the request may live, and never less than its start counts; of one that is not
+        known by its bytes the next attempt would not be found again."""
+        if charge.request == charge.start:
+            return 0
+        left = charge.envelope.request.deadline - self._clock.now()
         shortest = 2 * self._window
         return round(1000 * max(shortest, min(left, REMEMBERED_SECONDS)))
 

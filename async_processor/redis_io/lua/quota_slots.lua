@@ -3,8 +3,9 @@
 -- KEYS     1 wanted (zset tenant -> until, ms: somebody waits for a slot of this tenant)
 --          2... the slots of one tenant each (zset slot -> end of its life, ms)
 -- ARGV     1 ms that a slot lives   2 ms that a tenant stays wanted
---          6 per item: 1 what: "take", "keep", "free", "refund" or "room"   2 the tenant's slots,
---          an index of KEYS   3 the tenant's name   4 the slot   5 the tenant's limit   6 not used
+--          7 per item: 1 what: "take", "keep", "free", "refund" or "room"   2 the tenant's slots,
+--          an index of KEYS   3 the tenant's name   4 the slot   5 not used   6 the tenant's limit
+--          7 not used
 -- Returns  per item. take: 1, or minus the ms until one ends if all slots are taken. keep: 1, or 0 if the slot is gone.
 --          free: 1 if somebody waits for it. refund: 1 if somebody has begun to wait since the slot
 --          was taken or last kept: who waited before has had this room already, and could make no
@@ -73,10 +74,10 @@ end
 
 local execute = {take = take, keep = keep, free = free, refund = refund, room = room}
 local answer = {}
-for i = 3, #ARGV, 6 do
+for i = 3, #ARGV, 7 do
   answer[#answer + 1] = execute[ARGV[i]]({
     slots = KEYS[tonumber(ARGV[i + 1])], tenant = ARGV[i + 2], slot = ARGV[i + 3],
-    limit = tonumber(ARGV[i + 4]),
+    limit = tonumber(ARGV[i + 5]),
   })
 end
 return answer

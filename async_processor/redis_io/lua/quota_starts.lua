@@ -1,19 +1,21 @@
 -- Rate limits: charge tenants for starts, by a log of those of the last window.
 --
 -- KEYS     1 wanted (zset tenant -> until, ms: somebody waits for a start of this tenant)
---          2... two per tenant: its starts (zset request -> when, ms), and which requests are
+--          2... two per tenant: its starts (zset start -> when, ms), and which requests are
 --          charged already (zset request -> until when that is remembered, ms)
 -- ARGV     1 ms of the window   2 ms that a tenant stays wanted   3 most requests of a tenant
 --          that are remembered as charged
---          6 per item: 1 what: "charge", "refund" or "room"   2 the tenant's starts, an index of
---          KEYS   3 the tenant's name   4 the request   5 the tenant's limit   6 charge: ms
---          that it is remembered
+--          7 per item: 1 what: "charge", "refund", "settle" or "room"   2 the tenant's starts, an
+--          index of KEYS   3 the tenant's name   4 the request   5 charge, refund: the start, a name
+--          that no other charge has   6 the tenant's limit   7 charge: ms that it is remembered
 -- Returns  per item. charge: 1 charged, 2 was charged before, or minus the ms until there may be
 --          room. refund: 1 if somebody has begun to wait since the charge: who waited before has had
 --          this room already, and could make no use of it.
---          room: how many may start, or minus the ms.
+--          settle: 0. room: how many may start, or minus the ms.
 -- After    no interval as long as the window, its ends included, holds more starts than the
---          limit. A start later than now (the clock was set back) counts as one of now.
+--          limit. A request that is settled is charged anew if it comes again, and its start counts
+--          on. With no request unsettled and no start in the window no key of the tenant is left.
+--          A start later than now (the clock was set back) counts as one of now.
 
 local wanted, window, patience = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local most_charged = tonumber(ARGV[3])
@@ -23,8 +25,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- The first write of an item removes: after it maxmemory forbids none.
 local function recent(starts)
   redis.call('ZREMRANGEBYSCORE', starts, '-inf', '(' .. now - window)
-  for _, request in ipairs(redis.call('ZRANGEBYSCORE', starts, '(' .. now, '+inf')) do
-    redis.call('ZADD', starts, now, request)
+  for _, start in ipairs(redis.call('ZRANGEBYSCORE', starts, '(' .. now, '+inf')) do
+    redis.call('ZADD', starts, now, start)
   end
   return redis.call('ZCARD', starts)
 end
@@ -35,7 +37,7 @@ local function charged(item)
 end
 
 local function start(item)
-  redis.call('ZADD', item.starts, now, item.request)
+  redis.call('ZADD', item.starts, now, item.start)
   redis.call('PEXPIRE', item.starts, window + 1)
   redis.call('ZADD', item.charged, now + item.remember, item.request)
   redis.call('ZREMRANGEBYRANK', item.charged, 0, -most_charged - 1)
@@ -65,11 +67,16 @@ local function charge(item)
 end
 
 local function refund(item)
-  local charged_at = redis.call('ZSCORE', item.starts, item.request)
-  redis.call('ZREM', item.starts, item.request)
+  local charged_at = redis.call('ZSCORE', item.starts, item.start)
+  redis.call('ZREM', item.starts, item.start)
   redis.call('ZREM', item.charged, item.request)
   local waits_since = tonumber(redis.call('ZSCORE', wanted, item.tenant) or 0) - patience
   return charged_at and waits_since >= tonumber(charged_at) and 1 or 0
+end
+
+local function settle(item)
+  redis.call('ZREM', item.charged, item.request)
+  return 0
 end
 
 local function room(item)
@@ -77,13 +84,14 @@ local function room(item)
   return count < item.limit and item.limit - count or wait(item, count)
 end
 
-local execute = {charge = charge, refund = refund, room = room}
+local execute = {charge = charge, refund = refund, settle = settle, room = room}
 local answer = {}
-for i = 4, #ARGV, 6 do
+for i = 4, #ARGV, 7 do
   local index = tonumber(ARGV[i + 1])
   answer[#answer + 1] = execute[ARGV[i]]({
     starts = KEYS[index], charged = KEYS[index + 1], tenant = ARGV[i + 2],
-    request = ARGV[i + 3], limit = tonumber(ARGV[i + 4]), remember = ARGV[i + 5],
+    request = ARGV[i + 3], start = ARGV[i + 4], limit = tonumber(ARGV[i + 5]),
+    remember = ARGV[i + 6],
   })
 end
 return answer
