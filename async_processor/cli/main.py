@@ -40,6 +40,7 @@ _COMMANDS: Final = {
     ),
     "config": Entry(module="config", name="app", help="Check, explain and migrate configuration."),
     "pubsub": Entry(module="pubsub", name="app", help="Prepare Google Pub/Sub."),
+    "queue": Entry(module="queue", name="app", help="Prepare queues for another processor."),
     "gate": Entry(module="gate", name="app", help="See what the configured gates read and allow."),
     "demo": Entry(module="demo", name="demo", help="Watch the whole thing work, in a minute."),
     "simulate-pool": Entry(

@@ -26,7 +26,7 @@ class RedisProbe:
     """
 
     def __init__(self, url: str, *, replica_url: str = "") -> None:
-        self._url = url
+        self.url = url
         self._replica_url = replica_url or url
         self._replicas: list[RedisSortedSet] = []
         self.client: RedisClient = open_client(url)

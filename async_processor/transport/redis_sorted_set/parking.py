@@ -9,36 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from async_processor.redis_io import parked
 from async_processor.redis_io.keys import lot_key, queue_keys
-from async_processor.redis_io.scripts import COUNT, RECALL
+from async_processor.redis_io.scripts import COUNT
 from async_processor.transport.redis_sorted_set.link import Link
 
 _LOTS_AT_ONCE: Final = 100
-_RECALLED_AT_ONCE: Final = 256
 
 
 async def lots(link: Link, queue_name: str) -> Sequence[str]:
     """The lots in which messages wait."""
-    names = await link.client.execute("ZRANGE", queue_keys(queue_name).lots, 0, -1)
-    return [name.decode() for name in names]
+    return await parked.lots(link.client, queue_name)
 
 
 async def recall(link: Link, queue_name: str, lot: str, limit: int) -> int:
-    """Put up to `limit` messages back into the queue, a bounded number in each step."""
-    total = 0
-    while total < limit:
-        step = min(limit - total, _RECALLED_AT_ONCE)
-        recalled = await _recall(link, queue_name, lot, step, highest="+inf")
-        total += recalled
-        if recalled < step:
-            break
-    return total
-
-
-async def _recall(link: Link, queue_name: str, lot: str, limit: int, *, highest: str) -> int:
-    keys = (queue_name, queue_keys(queue_name).lots, lot_key(queue_name, lot))
-    recalled: int = await RECALL.run(link.client, keys, (lot, highest, limit))
-    return recalled
+    """Put up to `limit` messages back into the queue."""
+    return await parked.put_back(link.client, queue_name, lot, limit)
 
 
 async def recall_expired(link: Link, queue_name: str, limit: int) -> None:
@@ -48,7 +34,7 @@ async def recall_expired(link: Link, queue_name: str, limit: int) -> None:
         "LIMIT", 0, _LOTS_AT_ONCE,
     )  # fmt: skip
     for lot in due:
-        await _recall(link, queue_name, lot.decode(), limit, highest="now")
+        await parked.put_back(link.client, queue_name, lot.decode(), limit, highest="now")
 
 
 async def count(link: Link, queue_name: str, bounds: Sequence[str]) -> Sequence[int]:
