@@ -5,7 +5,13 @@ What holds while every replica can read the roll:
 
 * The portions of all replicas add up to the whole exactly, for their ranks differ; a replica that
   is alone has everything.
-* Whoever joins takes nothing until the others have had the time to notice it and to take less.
+* Whoever joins takes nothing until the others have had the time to notice it and to take less:
+  for JOIN_SECONDS. So it does when it finds itself alone, for the roll may have been lost, and the
+  others may not have entered again. Whoever comes back to a roll on which others have been known
+  for so long joins too, for they may have taken its part.
+* When the roll is lost, whole or in part (Redis away for about a lease, or emptied), whoever comes
+  back keeps the part that it had, takes less at once where it must, and takes more only when it has
+  been on the roll, and has read it, for JOIN_SECONDS: by then the others are back.
 * What runs never exceeds a limit that all replicas divide (as long as nobody lowers the limit):
   each keeps to the least of its portions, and takes a larger one only when all others have said
   that what they run is within theirs, of the same roster. Until then a replica that joins has
@@ -16,6 +22,7 @@ What holds while every replica can read the roll:
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -23,14 +30,20 @@ from async_processor.admission.portion import NOTHING, WHOLE, Least, Portion, le
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.listeners import Leave, Listeners, all_of, nobody_tells
-from async_processor.redis_io.roll import Seen
+from async_processor.redis_io.roll import LEASE_SECONDS, Seen
 from async_processor.telemetry.logs import get_logger
 
 RENEW_SECONDS: Final = 2.0
 """Between two looks at the roll."""
 
+RETRY_SECONDS: Final = 0.5
+"""Between two looks at a roll that cannot be read: all are back soon after it is."""
+
 JOIN_SECONDS: Final = 1.5 * RENEW_SECONDS
-"""After this the others have noticed whoever joined."""
+"""After this the others have noticed whoever joined, and are on a roll that was lost."""
+
+BREAK_SECONDS: Final = LEASE_SECONDS / 2
+"""When a replica has not read the roll for so long, others' leases may have ended as well."""
 
 LEAVE_SECONDS: Final = 1.0
 """At most this long a replica that stops tries to say so."""
@@ -112,7 +125,8 @@ class RollCensus:
         """The portion by the roster that was last seen."""
         self._roster = ""
         self._limits = dict[object, Fits]()
-        self._listed_since: float | None = None
+        self._looked = self._reads_since = -math.inf
+        """When the roll was last read, and since when without a break."""
         self._unread = ""
         self._changed = Listeners[[]]()
 
@@ -150,7 +164,7 @@ class RollCensus:
                 said = self._kept()
                 await self._renew(said)
                 if self._kept() == said:
-                    await self._clock.sleep(RENEW_SECONDS)
+                    await self._clock.sleep(RETRY_SECONDS if self._unread else RENEW_SECONDS)
         finally:
             await self._leave()
 
@@ -169,22 +183,26 @@ class RollCensus:
             return
         self._unread = ""
         self._roster = seen.roster
-        self._listed = portion = Portion(replicas=seen.replicas, rank=seen.rank)
-        known = seen.replicas == 1 or self._portion != NOTHING or self._is_known()
-        self._take(portion if known else self._portion, self._narrowed(portion, seen))
+        self._listed = Portion(replicas=seen.replicas, rank=seen.rank)
+        self._take(*self._parts(seen, self._listed))
 
-    def _narrowed(self, portion: Portion, seen: Seen) -> Least:
-        """What may run here now; a replica that has been away joins anew."""
-        if seen.agreed:
-            return least(portion)
-        return least(portion, *self._in_flight.portions, *([NOTHING] if seen.new else []))
+    def _parts(self, seen: Seen, listed: Portion) -> tuple[Portion, Least]:
+        """What this replica may take now of readings, and of what runs."""
+        reads = self._reads_for()
+        narrowed = self._in_flight.narrowed(listed)
+        if min(reads, seen.age) >= JOIN_SECONDS:
+            return listed, least(listed) if seen.agreed else narrowed
+        if seen.age < JOIN_SECONDS <= seen.oldest - seen.age:
+            return NOTHING, least(NOTHING)
+        return self._portion.narrowed(listed), narrowed
 
-    def _is_known(self) -> bool:
-        """Whether the others have had the time to notice that this replica has joined."""
+    def _reads_for(self) -> float:
+        """For how many seconds this replica has read the roll without a break, with this look."""
         now = self._clock.monotonic()
-        if self._listed_since is None:
-            self._listed_since = now
-        return now - self._listed_since >= JOIN_SECONDS
+        if now - self._looked > BREAK_SECONDS:
+            self._reads_since = now
+        self._looked = now
+        return now - self._reads_since
 
     def _lost(self, reason: str) -> None:
         if reason != self._unread:

@@ -28,6 +28,10 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
         """The share of a budget."""
         return budget / self.replicas if self.replicas else 0.0
 
+    def narrowed(self, other: Portion) -> Portion:
+        """The narrower of the two; nothing stays nothing."""
+        return other if 0 < self.replicas < other.replicas else self
+
 
 class Least(msgspec.Struct, frozen=True):
     """The least of several portions."""
@@ -41,6 +45,10 @@ class Least(msgspec.Struct, frozen=True):
     def of(self, whole: int) -> int:
         """How many of `whole`."""
         return min(portion.of(whole) for portion in self.portions)
+
+    def narrowed(self, other: Portion) -> Least:
+        """The least of these and another one; nothing stays nothing."""
+        return self if NOTHING in self.portions else Least(self.portions | {other})
 
 
 def least(*portions: Portion) -> Least:

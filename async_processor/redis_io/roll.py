@@ -19,14 +19,16 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What one replica reads from the roll.
 
     There are `replicas`, and so many (`rank`) come before this one; `roster` stands for just these.
-    `agreed` says that all the others keep to that roster, `new` that this one was not on the roll.
+    `agreed` says that all the others keep to that roster. `age` is for how many seconds this one
+    has been on the roll without a break, `oldest` the most of the others (0 when there are none).
     """
 
     replicas: int
     rank: int
     roster: str
     agreed: bool
-    new: bool
+    age: float
+    oldest: float
 
 
 class RedisRoll:
@@ -39,17 +41,23 @@ class RedisRoll:
 
     async def renew(self, kept: str) -> Seen:
         """Stay, and say which roster this replica keeps to. Raises as `Script.run`."""
-        replicas, rank, roster, agreed, new = await self._run(LEASE_SECONDS, kept)
+        replicas, rank, roster, agreed, age, oldest = await self._run(LEASE_SECONDS, kept)
         return Seen(
-            replicas=replicas, rank=rank, roster=roster.decode(), agreed=bool(agreed), new=bool(new)
+            replicas=replicas,
+            rank=rank,
+            roster=roster.decode(),
+            agreed=bool(agreed),
+            age=age / 1000,
+            oldest=oldest / 1000,
         )
 
     async def leave(self) -> None:
         """Be gone. Raises as `Script.run`."""
         await self._run(0, "")
 
-    async def _run(self, lease: float, kept: str) -> tuple[int, int, bytes, int, int]:
+    async def _run(self, lease: float, kept: str) -> tuple[int, int, bytes, int, int, int]:
         client = await self._client.get()
         arguments = (self._own, round(lease * 1000), kept)
-        replicas, rank, roster, agreed, new = await REPLICAS.run(client, (self._key,), arguments)
-        return replicas, rank, roster, agreed, new
+        answer = await REPLICAS.run(client, (self._key,), arguments)
+        replicas, rank, roster, agreed, age, oldest = answer
+        return replicas, rank, roster, agreed, age, oldest

@@ -46,13 +46,50 @@ async def clients() -> AsyncIterator[SharedClients]:
 async def test_ranks_differ_and_stay(redis_url: str, clients: SharedClients) -> None:
     rolls = [RedisRoll(clients.at(redis_url), QUEUE) for _ in range(5)]
     first = [await each.renew("") for each in rolls]
-    assert [(seen.replicas, seen.new) for seen in first] == [(n, True) for n in range(1, 6)]
+    assert [(seen.replicas, seen.age) for seen in first] == [(n, 0) for n in range(1, 6)]
+    ranks = [(await each.renew("")).rank for each in rolls]
     for _ in range(2):
         seen = [await each.renew("") for each in rolls]
         assert sorted((each.replicas, each.rank) for each in seen) == [(5, n) for n in range(5)]
         assert len({each.roster for each in seen}) == 1
-        assert not any(each.new for each in seen)
-        assert seen == [await each.renew("") for each in rolls]
+        assert [each.rank for each in seen] == ranks
+
+
+async def test_the_roll_says_for_how_long_each_has_been_on_it_without_a_break(
+    redis_url: str, clients: SharedClients, client: RedisClient
+) -> None:
+    one, two = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(2))
+    alone = await one.renew("")
+    assert (alone.age, alone.oldest) == (0, 0)
+
+    async def older() -> bool:
+        return (await one.renew("")).age >= 0.05
+
+    await eventually(older)
+    joined = await two.renew("")
+    assert joined.age == 0
+    assert joined.oldest >= 0.05
+    seen = await one.renew("")
+    assert seen.oldest < seen.age
+    await client.execute("DEL", KEY)
+    back = await two.renew("")
+    assert (back.age, back.oldest) == (0, 0)
+    assert (await one.renew("")).age == 0
+
+
+async def test_a_clock_that_jumps_back_lets_a_replica_begin_anew(
+    redis_url: str, clients: SharedClients, client: RedisClient
+) -> None:
+    one = RedisRoll(clients.at(redis_url), QUEUE)
+    await one.renew("")
+    (name,) = await client.execute("HKEYS", KEY)
+    await client.execute("HSET", KEY, name, "99999999999999 99999999999000 ")
+    assert (await one.renew("")).age == 0
+
+    async def older() -> bool:
+        return (await one.renew("")).age > 0
+
+    await eventually(older)
 
 
 async def test_a_roster_is_agreed_on_when_all_the_others_keep_to_it(
@@ -72,7 +109,7 @@ async def test_a_roster_is_agreed_on_when_all_the_others_keep_to_it(
     assert (await two.renew(roster)).agreed
     await one.leave()
     assert (await two.renew(roster)).agreed
-    assert (await one.renew(roster)).new
+    assert (await one.renew(roster)).age == 0  # it was gone
 
 
 async def test_who_leaves_is_gone_and_the_last_leaves_nothing(
@@ -183,6 +220,31 @@ async def test_while_replicas_join_they_never_have_more_than_the_whole(
         most = max(most, sum(each.share for each in replicas))
         await asyncio.sleep(0.005)
     assert most <= 10
+
+
+async def test_a_roll_that_is_lost_gives_nobody_more_than_the_whole(
+    replicas: list[Replica], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes back first is alone on it for a moment, whether it ran before or has begun."""
+    client = open_client(redis_server.url)
+    one, two, three = replicas
+    for replica in (one, two):
+        await replica.start()
+    await until(lambda: (one.share, two.share) == (5, 5))
+    with monkeypatch.context() as patience:
+        patience.setattr(census, "JOIN_SECONDS", 60)  # however slow this machine is
+        await client.execute("DEL", KEY)
+        await three.start()
+
+        async def all_are_back() -> bool:
+            assert one.share + two.share + three.share <= 10
+            return bool(await client.execute("HLEN", KEY) == 3)
+
+        await eventually(all_are_back)
+        await until(lambda: sorted((one.share, two.share)) in ([3, 3], [3, 4]))
+        assert three.share == 0
+    await until(lambda: sorted(each.share for each in replicas) == [3, 3, 4])
+    await client.close()
 
 
 async def test_who_joins_waits_for_what_runs_elsewhere(replicas: list[Replica]) -> None:

@@ -18,6 +18,7 @@ from async_processor.admission.census import (
     ALONE,
     JOIN_SECONDS,
     RENEW_SECONDS,
+    RETRY_SECONDS,
     Census,
     Fits,
     RollCensus,
@@ -91,12 +92,20 @@ def test_of_any_number_of_starts_there_is_nothing_to_divide() -> None:
 class Paper:
     """A roll that a test writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.says: tuple[int, int] | Exception = (1, 0)
         self.agreed = True
+        self.others_for = 0.0
+        """For how many seconds the others had been there when this one came."""
         self.renewed = 0
         self.left = 0
         self.kept = ""
+        self._clock = clock
+        self._came: float | None = None
+
+    def lose(self) -> None:
+        """Forget that the replica was there."""
+        self._came = None
 
     async def renew(self, kept: str) -> Seen:
         self.renewed += 1
@@ -104,8 +113,16 @@ class Paper:
         if isinstance(self.says, Exception):
             raise self.says
         replicas, rank = self.says
+        if self._came is None:
+            self._came = self._clock.monotonic()
+        age = self._clock.monotonic() - self._came
         return Seen(
-            replicas=replicas, rank=rank, roster=str(self.says), agreed=self.agreed, new=False
+            replicas=replicas,
+            rank=rank,
+            roster=str(self.says),
+            agreed=self.agreed,
+            age=age,
+            oldest=age + self.others_for,
         )
 
     async def leave(self) -> None:
@@ -117,7 +134,7 @@ class Paper:
 class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.roll = Paper()
+        self.roll = Paper(self.clock)
         self.census = RollCensus(self.roll, self.clock)
         self.seen: list[Portion] = []
         self.census.subscribe(lambda: self.seen.append(self.census.portion()))
@@ -130,11 +147,23 @@ class Bench:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
+    @asynccontextmanager
+    async def joined(self) -> AsyncIterator[None]:
+        """Run, and have been on the roll for long enough."""
+        async with self.running():
+            await self.clock.advance(2 * RENEW_SECONDS)
+            yield
 
-async def test_who_is_alone_has_everything_at_once() -> None:
+
+async def test_who_is_alone_has_everything_when_nobody_has_come_back_to_a_lost_roll() -> None:
     bench = Bench()
     async with bench.running():
+        await bench.clock.advance(JOIN_SECONDS - 0.01)
+        assert bench.census.portion() == NOTHING
+        assert bench.census.in_flight().of(4) == 0
+        await bench.clock.advance(RENEW_SECONDS)
         assert bench.census.portion() == WHOLE
+        assert bench.census.in_flight() == least(WHOLE)
         assert bench.seen == [NOTHING, WHOLE]
 
 
@@ -151,7 +180,7 @@ async def test_who_joins_takes_nothing_until_the_others_have_noticed() -> None:
 
 async def test_who_is_there_notices_at_the_next_look_who_joins_and_who_is_gone() -> None:
     bench = Bench()
-    async with bench.running():
+    async with bench.joined():
         bench.roll.says = (2, 0)
         await bench.clock.advance(RENEW_SECONDS)
         assert bench.census.portion() == Portion(replicas=2, rank=0)
@@ -162,7 +191,7 @@ async def test_who_is_there_notices_at_the_next_look_who_joins_and_who_is_gone()
 
 async def test_an_unreadable_roll_leaves_the_portion_as_it_was() -> None:
     bench = Bench()
-    async with bench.running():
+    async with bench.joined():
         bench.roll.says = (4, 2)
         await bench.clock.advance(RENEW_SECONDS)
         bench.roll.says = BrokerUnavailable("gone")
@@ -177,6 +206,72 @@ async def test_a_roll_that_was_never_readable_gives_nothing() -> None:
         await bench.clock.advance(20 * RENEW_SECONDS)
         assert bench.census.portion() == NOTHING
     assert bench.roll.left == 1  # and a roll that cannot be reached does not keep it
+
+
+async def test_after_a_loss_of_the_roll_nobody_takes_more_until_the_others_are_back() -> None:
+    bench = Bench()
+    bench.roll.says = (3, 1)
+    async with bench.joined():
+        bench.roll.lose()
+        bench.roll.says = (1, 0)
+        await bench.clock.advance(JOIN_SECONDS)
+        assert bench.census.portion() == Portion(replicas=3, rank=1)
+        assert bench.census.in_flight().of(6) == 2
+        bench.roll.says = (4, 2)  # who has come first takes less at once
+        await bench.clock.advance(0.5 * RENEW_SECONDS)
+        assert bench.census.portion() == Portion(replicas=4, rank=2)
+        assert bench.census.in_flight().of(6) == 1
+
+
+async def test_a_roll_that_is_lost_again_and_again_lets_nobody_take_more() -> None:
+    bench = Bench()
+    bench.roll.says = (2, 0)
+    async with bench.joined():
+        bench.roll.says = (1, 0)
+        for _ in range(5):
+            bench.roll.lose()
+            await bench.clock.advance(RENEW_SECONDS)
+            assert bench.census.portion() == Portion(replicas=2, rank=0)
+            assert bench.census.in_flight().of(4) == 2
+
+
+async def test_after_an_outage_who_is_still_on_the_roll_waits_for_those_who_are_not() -> None:
+    bench = Bench()
+    bench.roll.says = (2, 0)
+    async with bench.joined():
+        bench.roll.others_for = 3600.0
+        bench.roll.says = BrokerUnavailable("gone")
+        await bench.clock.advance(9.0)
+        bench.roll.says = (1, 0)
+        await bench.clock.advance(JOIN_SECONDS)
+        assert bench.census.portion() == Portion(replicas=2, rank=0)
+        assert bench.census.in_flight().of(4) == 2
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.portion() == WHOLE
+
+
+async def test_who_has_been_away_joins_anew_where_others_may_have_its_part() -> None:
+    bench = Bench()
+    bench.roll.says = (2, 0)
+    async with bench.joined():
+        bench.roll.lose()
+        bench.roll.others_for = JOIN_SECONDS
+        await bench.clock.advance(RENEW_SECONDS)
+        assert bench.census.portion() == NOTHING
+        assert bench.census.in_flight().of(4) == 0
+        await bench.clock.advance(2 * RENEW_SECONDS)
+        assert bench.census.portion() == Portion(replicas=2, rank=0)
+        assert bench.census.in_flight().of(4) == 2
+
+
+async def test_a_roll_that_can_be_read_again_is_read_soon() -> None:
+    bench = Bench()
+    async with bench.joined():
+        bench.roll.says = BrokerUnavailable("gone")
+        await bench.clock.advance(5 * RENEW_SECONDS)
+        bench.roll.says = (2, 0)
+        await bench.clock.advance(RETRY_SECONDS)
+        assert bench.census.portion() == Portion(replicas=2, rank=0)
 
 
 async def test_who_stops_leaves_at_once() -> None:
@@ -212,7 +307,7 @@ async def test_a_larger_part_of_what_may_run_waits_for_all_the_others() -> None:
 async def test_a_smaller_part_counts_at_once_and_is_kept_to_when_enough_has_ended() -> None:
     bench = Bench()
     slots = Slots(bench.census)
-    async with bench.running():
+    async with bench.joined():
         slots.running = 4
         bench.roll.says = (2, 0)
         await bench.clock.advance(RENEW_SECONDS)
@@ -225,7 +320,8 @@ async def test_a_smaller_part_counts_at_once_and_is_kept_to_when_enough_has_ende
 
 
 async def test_without_a_gate_that_is_shared_nothing_is_asked() -> None:
-    roll, clock = Paper(), ManualClock()
+    clock = ManualClock()
+    roll = Paper(clock)
     task = asyncio.create_task(RollCensus(roll, clock).run())
     await clock.advance(60)
     task.cancel()

@@ -1,5 +1,5 @@
-"""Whatever order replicas join, look, work, stop and fall silent in: what they run together never
-exceeds the limit that they divide."""
+"""Whatever order replicas join, look, work, stop and fall silent in, and however often the roll is
+lost: what they run together never exceeds the limit that they divide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from async_processor.admission.base import Continue, Ticket
-from async_processor.admission.census import RollCensus
+from async_processor.admission.census import JOIN_SECONDS, RENEW_SECONDS, RollCensus
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.live_number import LiveNumber
 from async_processor.errors import BrokerUnavailable
@@ -29,18 +29,29 @@ class Sheet:
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
+        self.now = 0.0
         self.away = False
+        self._came: dict[str, float] = {}
+
+    def drop(self, name: str) -> None:
+        self.kept.pop(name, None)
+        self._came.pop(name, None)
 
     def renew(self, own: str, kept: str) -> Seen:
         if self.away:
             raise BrokerUnavailable("gone")
-        new = own not in self.kept
         self.kept[own] = kept
+        ages = {name: self.now - self._came.setdefault(name, self.now) for name in self.kept}
         names = sorted(self.kept)
         roster = hashlib.sha256(" ".join(names).encode()).hexdigest()
         agreed = all(self.kept[name] == roster for name in names if name != own)
         return Seen(
-            replicas=len(names), rank=names.index(own), roster=roster, agreed=agreed, new=new
+            replicas=len(names),
+            rank=names.index(own),
+            roster=roster,
+            agreed=agreed,
+            age=ages.pop(own),
+            oldest=max(ages.values(), default=0.0),
         )
 
 
@@ -55,7 +66,18 @@ class Entry:
         return self._sheet.renew(self.own, kept)
 
     async def leave(self) -> None:
-        self._sheet.kept.pop(self.own, None)
+        self._sheet.drop(self.own)
+
+
+class SheetClock(ManualClock):
+    """Goes by the sheet; whoever sleeps is not woken."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        super().__init__()
+        self._sheet = sheet
+
+    def monotonic(self) -> float:
+        return self._sheet.now
 
 
 class Replica:
@@ -63,9 +85,11 @@ class Replica:
 
     def __init__(self, sheet: Sheet, own: str, limit: int) -> None:
         self.entry = Entry(sheet, own)
-        self.census = RollCensus(self.entry, ManualClock())
+        self.census = RollCensus(self.entry, SheetClock(sheet))
         self.gate = ConcurrencyGate(LiveNumber(limit), blocking=False, census=self.census)
         self.running: list[Ticket] = []
+        self.looked = sheet.now
+        self._sheet = sheet
         self._begun: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -76,6 +100,7 @@ class Replica:
         await asyncio.sleep(0)
 
     async def look(self) -> None:
+        self.looked = self._sheet.now
         await self.census._renew(self.census._kept())
 
     async def work(self) -> None:
@@ -125,12 +150,49 @@ class Fleet(RuleBasedStateMachine):
         for name in [*self.replicas] * times:
             self.join_or_look(name)
 
+    @rule(order=st.permutations("abcd"), seconds=st.integers(1, 5))
+    def time_goes_on(self, order: Sequence[str], seconds: int) -> None:
+        """Nobody who can read the roll leaves it unread for longer than RENEW_SECONDS."""
+        for _ in range(seconds):
+            self.sheet.now += 1.0
+            for name in order:
+                replica = self.replicas.get(name)
+                if replica and self.sheet.now - replica.looked >= RENEW_SECONDS:
+                    self.wait(replica.look())
+
+    @rule()
+    def lose_the_roll(self) -> None:
+        for name in [*self.sheet.kept]:
+            self.sheet.drop(name)
+
+    @rule(seconds=st.integers(8, 15), ended=st.sets(REPLICAS))
+    def outage(self, seconds: int, ended: set[str]) -> None:
+        """Nobody can read the roll, and some leases end meanwhile."""
+        self.sheet.now += float(seconds)
+        for name in ended:
+            self.sheet.drop(name)
+        for replica in self.replicas.values():
+            replica.looked = self.sheet.now
+
+    @rule(name=REPLICAS)
+    def lapse(self, name: str) -> None:
+        """One that runs nothing is suspended for so long that its lease ends, then works on."""
+        if name in self.replicas and not self.replicas[name].running:
+            self.sheet.drop(name)
+            others = [other for other in self.replicas if other != name]
+            for _ in range(4):
+                self.sheet.now += JOIN_SECONDS
+                for other in others:
+                    self.wait(self.replicas[other].look())
+            self.wait(self.replicas[name].look())
+
     @rule(name=REPLICAS)
     def look_in_vain(self, name: str) -> None:
         if name in self.replicas:
-            self.sheet.away = True
-            self.wait(self.replicas[name].look())
-            self.sheet.away = False
+            replica, self.sheet.away = self.replicas[name], True
+            looked = replica.looked
+            self.wait(replica.look())
+            replica.looked, self.sheet.away = looked, False
 
     @rule(name=REPLICAS, times=st.integers(1, 7))
     def work(self, name: str, times: int) -> None:
@@ -160,7 +222,7 @@ class Fleet(RuleBasedStateMachine):
         """Left in peace they use all of the limit again."""
         for name in self.replicas:
             self.end(name, self.limit)
-        self.all_look(3)
+        self.time_goes_on("abcd", 10)
         for name in self.replicas:
             self.work(name, self.limit)
         assert self.running == (self.limit if self.replicas else 0)
