@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final
 
@@ -23,6 +24,8 @@ _SECRET_NAME: Final = re.compile(
     r"|(auth|bearer|access|refresh|session|id)[-_]?token|^token$|^x-.*-(token|key)$",
     re.IGNORECASE,
 )
+_escape: Final = codecs.getencoder("unicode_escape")
+"""Looked up here: what goes wrong while the interpreter shuts down can find no codec any more."""
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -50,4 +53,4 @@ def one_line(text: str) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")
+    return _escape(match[0])[0].decode("ascii")

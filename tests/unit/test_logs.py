@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -143,6 +145,17 @@ def test_no_text_breaks_out_of_its_line(text: str) -> None:
         ord(character) > 0x9F for character in shown if not character.isprintable()
     )
     shown.encode()
+
+
+def test_a_line_is_made_also_while_the_interpreter_shuts_down() -> None:
+    """No codec can be looked up then, and what went wrong last is what people have to read."""
+    code = (
+        "import codecs, encodings; from async_processor.telemetry.masking import one_line\n"
+        "codecs.unregister(encodings.search_function)\n"
+        "assert one_line('a\\x1b') == r'a\\x1b'"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_a_traceback_is_one_line_in_json_and_indented_on_a_console(out: io.StringIO) -> None:
