@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from async_processor.cli import broker, loop
-from async_processor.errors import ConfigurationError, Problem
+from async_processor.cli.letter_words import TITLES, facts, named, row, whole
+from async_processor.errors import BrokerRefused, ConfigurationError, Problem
 from async_processor.producer.dead_letters import DeadLetters, Letter
 from async_processor.producer.deadline import unix_since
 from async_processor.producer.errors import DeadlinePassed, InvalidSubmission
-from async_processor.wire.envelope import InvalidMessage
+from async_processor.telemetry.masking import one_line
 
 app = typer.Typer(
     add_completion=False,
@@ -39,7 +39,7 @@ SinceFilter = Annotated[
 AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
 
 
-_TITLES: Final = "buried at (UTC)\tid\tqueue\treason"
+_EITHER: Final = "dead-letter requeue delivers it, --with-results deletes it"
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +83,8 @@ def list_letters(
         async for letter in letters.each():
             if letter in chosen:
                 if not as_json and not listed:
-                    typer.echo(_TITLES)
-                typer.echo(msgspec.json.encode(_facts(letter)) if as_json else _row(letter))
+                    typer.echo(TITLES)
+                typer.echo(msgspec.json.encode(facts(letter)) if as_json else row(letter))
                 listed += 1
 
     _with_letters(config, url, show)
@@ -114,7 +114,7 @@ def show_letters(
         shown = 0
         async for letter in letters.each():
             if letter in chosen:
-                typer.echo(letter.raw)
+                typer.echo(whole(letter))
                 shown += 1
         _require(shown, "no dead letter matches; dead-letter list shows them")
 
@@ -138,28 +138,54 @@ def requeue(
 
     Without --deadline they keep their own. Exit code 1 where one could not be moved.
 
+    A request that is moved back runs again and gets a result; most have got one already, which said
+    why they were buried (INVALID_REQUEST, MAX_DELIVERIES), and so get another. Whether their
+    readers can take that is yours to decide. One that has run, and whose result no list took, does
+    not run again: the result that the letter holds goes to its list.
+
     Example: async-processor dead-letter requeue --all --deadline 1h
     """
     chosen = _choice(ids, queue, reason, since, everything=everything)
-    faults: list[str] = []
 
     async def move(letters: DeadLetters) -> None:
-        async def act(letter: Letter) -> bool:
-            try:
-                return letter in chosen and await letters.requeue(letter, deadline or None)
-            except DeadlinePassed as error:
-                faults.append(f"{letter.id}: {error}; give it a new one with --deadline")
-            except InvalidSubmission as error:
-                faults.append(f"{letter.id or 'a message without an id'}: {error}")
-            return False
-
-        moved = await _sweep(letters, act)
-        typer.echo(f"requeued {moved}", err=True)
-        for fault in faults:
-            typer.echo(f"async-processor: {fault}", err=True)
-        _require(moved if not faults else 0, "" if faults else "no dead letter matches")
+        returned = _Return(letters, chosen, deadline)
+        moved = await _sweep(letters, returned)
+        posted = (
+            f", of them {returned.posted} as the result that was held" if returned.posted else ""
+        )
+        _conclude(f"requeued {moved}{posted}", moved, returned.faults)
 
     _with_letters(config, url, move)
+
+
+class _Return:
+    """Brings letters back, and collects what hindered it."""
+
+    def __init__(self, letters: DeadLetters, chosen: Choice, deadline: str) -> None:
+        self._letters = letters
+        self._chosen = chosen
+        self._deadline = deadline
+        self.posted = 0
+        self.faults: list[str] = []
+
+    async def __call__(self, letter: Letter) -> bool:
+        try:
+            return letter in self._chosen and await self._bring_back(letter)
+        except DeadlinePassed as error:
+            self._failed(letter, f"{error}; give it a new one with --deadline")
+        except (InvalidSubmission, BrokerRefused) as error:
+            self._failed(letter, str(error))
+        return False
+
+    async def _bring_back(self, letter: Letter) -> bool:
+        if not letter.holds_result:
+            return await self._letters.requeue(letter, self._deadline or None)
+        posted = await self._letters.post(letter)
+        self.posted += posted
+        return posted
+
+    def _failed(self, letter: Letter, fault: str) -> None:
+        self.faults.append(f"{named(letter)}: {fault}")
 
 
 @app.command("purge")
@@ -171,22 +197,44 @@ def purge(
     reason: ReasonFilter = "",
     since: SinceFilter = "",
     everything: AllOption = False,
+    results_too: Annotated[
+        bool, typer.Option("--with-results", help="Also those that hold a result.")
+    ] = False,
 ) -> None:
     """Delete dead letters for good.
+
+    Those that hold the only copy of a result, which no list took, are kept, unless --with-results
+    is given; requeue delivers it. Exit code 1 where some were kept.
 
     Example: async-processor dead-letter purge --queue request-sortedset --reason JSON
     """
     chosen = _choice(ids, queue, reason, since, everything=everything)
 
     async def delete(letters: DeadLetters) -> None:
+        kept: list[str] = []
+
         async def act(letter: Letter) -> bool:
-            return letter in chosen and await letters.purge(letter)
+            if letter not in chosen:
+                return False
+            if letter.holds_result and not results_too:
+                kept.append(
+                    f"{named(letter)}: kept, for it holds the only copy of a result; {_EITHER}"
+                )
+                return False
+            return await letters.purge(letter)
 
         purged = await _sweep(letters, act)
-        typer.echo(f"purged {purged}", err=True)
-        _require(purged, "no dead letter matches")
+        _conclude(f"purged {purged}", purged, kept)
 
     _with_letters(config, url, delete)
+
+
+def _conclude(told: str, count: int, faults: Sequence[str]) -> None:
+    """Say what was done; exits with 1 where something was not, or nothing was."""
+    typer.echo(told, err=True)
+    for fault in faults:
+        typer.echo(f"async-processor: {one_line(fault)}", err=True)
+    _require(count if not faults else 0, "" if faults else "no dead letter matches")
 
 
 async def _sweep(letters: DeadLetters, act: Callable[[Letter], Awaitable[bool]]) -> int:
@@ -227,7 +275,8 @@ async def _connected(where: broker.Target, work: Callable[[DeadLetters], Awaitab
     connection = where.connection()
     await connection.open()
     try:
-        await work(DeadLetters(connection, where.dead_letter_queue))
+        letters = DeadLetters(connection, where.dead_letter_queue, results=where.results_from)
+        await work(letters)
     finally:
         await connection.close()
 
@@ -238,27 +287,3 @@ def _require(count: int, otherwise: str) -> None:
     if otherwise:
         typer.echo(f"async-processor: {otherwise}", err=True)
     raise typer.Exit(1)
-
-
-def _facts(letter: Letter) -> dict[str, Any]:
-    content = letter.content
-    if content is None:
-        return {"id": "", "reason": "this is no dead letter", "bytes": len(letter.raw)}
-    return {
-        "id": letter.id,
-        "queue_name": content.queue_name,
-        "reason": content.reason,
-        "buried_at": content.buried_at,
-        "deliveries": content.deliveries,
-        "bytes": len(content.body),
-        "readable": not isinstance(letter.message, InvalidMessage),
-    }
-
-
-def _row(letter: Letter) -> str:
-    content = letter.content
-    if content is None:
-        return f"-\t-\t-\tthis is no dead letter ({len(letter.raw)} bytes)"
-    buried = datetime.fromtimestamp(content.buried_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    reason = " ".join(content.reason.split())
-    return f"{buried}\t{letter.id or '-'}\t{content.queue_name}\t{reason}"

@@ -114,7 +114,7 @@ def _queue(report: QueueReport, told: ToldQueue | None, silent: str) -> Mapping[
         "inflight": told and told.inflight,
         "retries_due": report.retries_due,
         "oldest_deadline": report.oldest_deadline,
-        "dead_letters": report.dead_letters,
+        "dead_letters": report.dead_letters + report.stranded,
         "gate": told and told.gate,
         "why": status_words.why(report, told, silent=silent),
         "retries": report.retries,

@@ -35,6 +35,8 @@ def notes(reports: Sequence[QueueReport], asked: Asked) -> Iterator[str]:
         yield from _unwatched(reports)
     for report in reports[:1]:
         yield from _of_all_queues(report, heard=asked.told is not None)
+    for report in reports:
+        yield from _stranded(report)
 
 
 def _unwatched(reports: Sequence[QueueReport]) -> Iterator[str]:
@@ -57,6 +59,15 @@ def _of_all_queues(report: QueueReport, *, heard: bool) -> Iterator[str]:
     if report.dead_letters:
         letters = _count(report.dead_letters, "dead letter", "dead letters")
         yield f"all queues: {letters}; async-processor dead-letter list shows them"
+
+
+def _stranded(report: QueueReport) -> Iterator[str]:
+    if report.stranded:
+        letters = _count(report.stranded, "dead letter", "dead letters")
+        yield (
+            f"{report.queue_name}: {letters} stranded, for the dead-letter queue is no list or may "
+            "not be written; a daemon moves them there once that is mended"
+        )
 
 
 def _retries(report: QueueReport, *, heard: bool) -> str:

@@ -45,7 +45,7 @@ def queue_keys(queue_name: str) -> QueueKeys:
 
 
 def stranded_key(name: str) -> str:
-    """Letters that the dead-letter queue did not take, of a request or retry queue."""
+    """Letters of a queue that the dead-letter queue did not take."""
     return f"{private_prefix(name)}:stranded"
 
 

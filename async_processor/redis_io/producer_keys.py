@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from async_processor.wire.names import private_prefix
+
+PAYLOAD_GRACE_S: Final = 600
+"""Seconds that a stored payload outlives its request's deadline."""
 
 
 def sequence_key(queue_name: str, deadline: int) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from async_processor.fields import Confirm
 from async_processor.redis_io.client import Argument, Command, RedisClient
-from async_processor.redis_io.producer_keys import receipt_key, sequence_key
+from async_processor.redis_io.producer_keys import PAYLOAD_GRACE_S, receipt_key, sequence_key
 from async_processor.redis_io.scripts import Script
 from async_processor.wire.envelope import score
 from async_processor.wire.names import active_key, cancel_key, payload_key
@@ -19,7 +19,6 @@ _ENQUEUE: Final = Script("enqueue")
 _CANCEL: Final = Script("cancel")
 _CANCEL_LIFETIME_S: Final = 7 * 24 * 3600
 _SEQUENCE_GRACE_S: Final = 3600
-_PAYLOAD_GRACE_S: Final = 600
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +158,7 @@ def _marks(queue_name: str, draft: Draft) -> Iterator[Command]:
     yield "DEL", cancel
     yield "SET", active, draft.request_token, "EXAT", draft.deadline
     if draft.payload is not None:
-        yield "SET", stored, draft.payload, "EXAT", draft.deadline + _PAYLOAD_GRACE_S
+        yield "SET", stored, draft.payload, "EXAT", draft.deadline + PAYLOAD_GRACE_S
 
 
 def _milliseconds(seconds: float) -> int:

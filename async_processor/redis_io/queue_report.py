@@ -20,6 +20,7 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     in seconds has. `parked` ones wait in a lot until a gate has room. `leased` ones are claimed,
     `leases_ended` of them by someone who is silent; `next_lease_end` is the first end to come.
     `retries`, of them `retries_due`, and `dead_letters` are those of all queues together.
+    `stranded` letters of this queue lie beside them, for the dead-letter queue did not take them.
     """
 
     queue_name: str
@@ -36,6 +37,7 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     retries_due: int
     next_retry: float | None
     dead_letters: int
+    stranded: int
 
 
 async def read_report(
@@ -59,10 +61,11 @@ async def read_report(
             ("ZCOUNT", retry_queue, "-inf", now),
             ("ZRANGE", retry_queue, 0, 0, "WITHSCORES"),
             ("LLEN", dead_letter_queue),
+            ("LLEN", keys.stranded),
         ]
     )
     (waiting, expired, in_ms, oldest, lots, *answers) = answers
-    (leased, ended, lease, retries, due, next_retry, letters) = answers
+    (leased, ended, lease, retries, due, next_retry, letters, astray) = answers
     parked: list[int] = await client.pipeline(
         [("ZCARD", lot_key(queue_name, lot.decode())) for lot in lots[::2]]
     )
@@ -81,6 +84,7 @@ async def read_report(
         retries_due=due,
         next_retry=_first_score(next_retry),
         dead_letters=letters,
+        stranded=astray,
     )
 
 

@@ -436,6 +436,45 @@ async def test_all_dead_letters_are_moved_back_with_a_new_deadline(
     assert await redis.execute("EXISTS", "dead-letter-list") == 0
 
 
+async def test_a_result_that_a_dead_letter_holds_is_delivered_and_not_lost_by_accident(
+    command: Command, redis: RedisClient
+) -> None:
+    letter = dead_letter.encode(
+        b'{"id":"d-1","deadline":5,"payload":{}}',
+        reason="no list takes the result",
+        queue_name=QUEUE,
+        buried_at=1764045130,
+        deliveries=0,
+        result=b'{"id":"d-1"}',
+        result_queue_name="answers",
+    )
+    await redis.execute("LPUSH", "dead-letter-list", letter)
+    await redis.execute("SET", "answers", "no list")
+    kept = await command("dead-letter", "purge", "--all")
+    assert (kept.code, "d-1: kept, for it holds the only copy" in kept.err) == (1, True)
+    refused = await command("dead-letter", "requeue", "--all")
+    assert (refused.code, "answers is a string" in refused.err) == (1, True)
+    await redis.execute("DEL", "answers")
+    moved = await command("dead-letter", "requeue", "--all")
+    assert (moved.code, moved.err) == (0, "requeued 1, of them 1 as the result that was held\n")
+    assert await redis.execute("LRANGE", "answers", 0, -1) == [b'{"id":"d-1"}']
+    assert await redis.execute("EXISTS", QUEUE, "dead-letter-list") == 0
+
+    await redis.execute("LPUSH", "dead-letter-list", letter)
+    purged = await command("dead-letter", "purge", "--all", "--with-results")
+    assert (purged.code, await redis.execute("EXISTS", "dead-letter-list")) == (0, 0)
+
+
+async def test_odd_dead_letters_stop_no_command(command: Command, redis: RedisClient) -> None:
+    await _bury(redis, b'{"id":"d-1","deadline":5,"payload":{}}', "poison", buried_at=1e300)
+    odd = b'{"reason": "r", "queue_name": "q", "buried_at": 0, "message_base64": "a"}'
+    await redis.execute("LPUSH", "dead-letter-list", odd)
+    listed = await command("dead-letter", "list")
+    assert (listed.code, len(listed.lines)) == (0, 3)
+    purged = await command("dead-letter", "purge", "--all")
+    assert (purged.code, purged.err) == (0, "purged 2\n")
+
+
 async def test_without_a_broker_a_command_ends_soon_or_says_that_it_tries() -> None:
     nobody = Command("redis://127.0.0.1:9/0")
     ended, following = await asyncio.gather(

@@ -45,11 +45,15 @@ async def limited(server: RedisServer, *missing: str) -> AsyncIterator[RedisProb
         yield probe
 
 
-async def settled(replica: RedisSortedSet, *outcomes: tuple[Delivery, Outcome]) -> None:
-    """All of them, and soon."""
+async def settled(
+    replica: RedisSortedSet,
+    *outcomes: tuple[Delivery, Outcome],
+    settlement: Settlement = Settlement.DONE,
+) -> None:
+    """All of them alike, and soon."""
     async with asyncio.timeout(20):
         answers = await asyncio.gather(*(replica.settle(*each) for each in outcomes))
-    assert set(answers) == {Settlement.DONE}
+    assert set(answers) == {settlement}
 
 
 async def test_a_forbidden_result_queue_stops_no_other_settlement(server: RedisServer) -> None:
@@ -83,7 +87,7 @@ async def test_without_any_result_queue_the_result_lies_in_the_dead_letter(
         await submit(probe, "a")
         replica = await probe.replica()
         delivery = await claim_one(replica)
-        await settled(replica, (delivery, answer(delivery)))
+        await settled(replica, (delivery, answer(delivery)), settlement=Settlement.BURIED)
         (letter,) = await probe.dead_letters()
         assert "NOPERM" in letter.reason
         assert letter.result == result.encode(answer(delivery).result).decode()
@@ -94,7 +98,7 @@ async def test_without_dead_letters_too_it_is_stranded(server: RedisServer) -> N
         await submit(probe, "a")
         replica = await probe.replica()
         delivery = await claim_one(replica)
-        await settled(replica, (delivery, answer(delivery)))
+        await settled(replica, (delivery, answer(delivery)), settlement=Settlement.BURIED)
         (letter,) = await probe.results(KEYS.stranded)
         assert dead_letter.decode(letter).result
         assert set(await probe.keyspace()) == {KEYS.stranded}

@@ -24,6 +24,7 @@ QUIET = QueueReport(
     retries_due=0,
     next_retry=None,
     dead_letters=0,
+    stranded=0,
 )
 
 

@@ -56,7 +56,7 @@ def without_place(refused: Entry, delivery: Delivery, fault: str, now: float) ->
     if not refused.result:
         return None
     reason = f"no list takes the result ({refused.target}: {fault})"
-    letter = _letter(delivery, reason, now, refused.result)
+    letter = _letter(delivery, reason, now, refused)
     return _ending(delivery, "bury", None, letter)
 
 
@@ -69,7 +69,7 @@ def _ending(delivery: Delivery, what: str, post: Post | None, letter: bytes = b"
         target="" if post is None else post.result_queue,
         expires_ms=_milliseconds(post),
         request_token=delivery.request_token,
-        request_keys=_request_keys(delivery),
+        request_keys=_request_keys(delivery, what),
     )
 
 
@@ -79,19 +79,23 @@ def _milliseconds(post: Post | None) -> str:
     return str(max(1, round(post.expires_after * 1000)))
 
 
-def _request_keys(delivery: Delivery) -> tuple[str, ...]:
+def _request_keys(delivery: Delivery, what: str) -> tuple[str, ...]:
+    """The keys that go with the request; a dead letter's payload stays, to be requeued with it."""
     if not delivery.request_token:
         return ()
     keys = (active_key(delivery.request_id), cancel_key(delivery.request_id))
-    return (*keys, delivery.payload_ref) if delivery.payload_ref else keys
+    return (*keys, delivery.payload_ref) if delivery.payload_ref and what != "bury" else keys
 
 
-def _letter(delivery: Delivery, reason: str, now: float, lost_result: bytes | None = None) -> bytes:
+def _letter(delivery: Delivery, reason: str, now: float, refused: Entry | None = None) -> bytes:
+    """A dead letter; with an entry that Redis `refused` it holds that entry's result."""
     return dead_letter.encode(
         delivery.body,
         reason=reason,
         queue_name=delivery.queue_name,
         buried_at=now,
         deliveries=delivery.deliveries,
-        result=lost_result,
+        result=None if refused is None else refused.result,
+        result_queue_name=None if refused is None else refused.target,
+        result_expires_ms=int(refused.expires_ms) if refused and refused.expires_ms else None,
     )

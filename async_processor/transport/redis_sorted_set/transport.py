@@ -14,7 +14,7 @@ from async_processor.redis_io.keys import queue_keys
 from async_processor.redis_io.scripts import TRIM
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
-from async_processor.transport.redis_sorted_set import leases, parking, reclaiming
+from async_processor.transport.redis_sorted_set import leases, parking, reclaiming, stranded
 from async_processor.transport.redis_sorted_set.claiming import QueueClaims
 from async_processor.transport.redis_sorted_set.link import Link
 from async_processor.transport.redis_sorted_set.refusals import passing
@@ -60,6 +60,8 @@ class RedisSortedSet:
         self._settlements: dict[str, QueueSettlements] = {}
         self._watcher = Watcher(self._link)
         self._retries = Retries(self._link, self._queue_names)
+        self._stranded: dict[str, int] = {}
+        """Letters that were stranded at each queue when its backlog was read last."""
         self._started = False
 
     @property
@@ -136,7 +138,9 @@ class RedisSortedSet:
 
     @passing
     async def reclaim(self, queue_name: str) -> int:
-        return await reclaiming.reclaim(self._link, queue_name)
+        count = await reclaiming.reclaim(self._link, queue_name)
+        await stranded.bring_in(self._link, queue_name)
+        return count
 
     @passing
     async def promote_retries(self) -> float | None:
@@ -192,7 +196,8 @@ class RedisSortedSet:
         now = self._clock.now()
         bounds = [repr(now + bound / 1000) for bound in bounds_ms]
         answers = await self._link.ask(queue_name, self._questions(queue_name, bounds, now))
-        waiting, leased, retries_due, dead_letters, first, first_parked, *within = answers
+        waiting, leased, retries_due, buried, astray, first, first_parked, *within = answers
+        self._stranded[queue_name] = astray
         parked, *parked_within = await parking.count(self._link, queue_name, bounds)
         sums = (sum(pair) for pair in zip(within, parked_within, strict=True))
         return Backlog(
@@ -200,7 +205,7 @@ class RedisSortedSet:
             parked=parked,
             leased=leased,
             retries_due=retries_due,
-            dead_letters=dead_letters,
+            dead_letters=buried + sum(self._stranded.values()),
             oldest_deadline=_lowest((first, first_parked)),
             deadlines=(*sums, waiting + parked),
         )
@@ -211,6 +216,7 @@ class RedisSortedSet:
             ("HLEN", queue_keys(queue_name).claims),
             ("ZCOUNT", self._settings.retry_queue_name, "-inf", repr(now)),
             ("LLEN", self._settings.dead_letter_queue_name),
+            ("LLEN", queue_keys(queue_name).stranded),
             *_firsts(queue_name),
             *(("ZCOUNT", queue_name, "-inf", bound) for bound in bounds),
         ]
