@@ -11,7 +11,7 @@ What holds while every replica can read the roll:
   for so long joins too, for they may have taken its part.
 * When the roll is lost, whole or in part (Redis away for about a lease, or emptied), whoever comes
   back keeps the part that it had, takes less at once where it must, and takes more only when it has
-  been on the roll, and has read it, for JOIN_SECONDS: by then the others are back.
+  been on the roll for JOIN_SECONDS without a break: by then the others are back.
 * What runs never exceeds a limit that all replicas divide (as long as nobody lowers the limit):
   each keeps to the least of its portions, and takes a larger one only when all others have said
   that what they run is within theirs, of the same roster. Until then a replica that joins has
@@ -22,7 +22,6 @@ What holds while every replica can read the roll:
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -30,7 +29,7 @@ from async_processor.admission.portion import NOTHING, WHOLE, Least, Portion, le
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.listeners import Leave, Listeners, all_of, nobody_tells
-from async_processor.redis_io.roll import LEASE_SECONDS, Seen
+from async_processor.redis_io.roll import Seen
 from async_processor.telemetry.logs import get_logger
 
 RENEW_SECONDS: Final = 2.0
@@ -41,9 +40,6 @@ RETRY_SECONDS: Final = 0.5
 
 JOIN_SECONDS: Final = 1.5 * RENEW_SECONDS
 """After this the others have noticed whoever joined, and are on a roll that was lost."""
-
-BREAK_SECONDS: Final = LEASE_SECONDS / 2
-"""When a replica has not read the roll for so long, others' leases may have ended as well."""
 
 LEAVE_SECONDS: Final = 1.0
 """At most this long a replica that stops tries to say so."""
@@ -125,8 +121,6 @@ class RollCensus:
         """The portion by the roster that was last seen."""
         self._roster = ""
         self._limits = dict[object, Fits]()
-        self._looked = self._reads_since = -math.inf
-        """When the roll was last read, and since when without a break."""
         self._unread = ""
         self._changed = Listeners[[]]()
 
@@ -188,21 +182,12 @@ class RollCensus:
 
     def _parts(self, seen: Seen, listed: Portion) -> tuple[Portion, Least]:
         """What this replica may take now of readings, and of what runs."""
-        reads = self._reads_for()
         narrowed = self._in_flight.narrowed(listed)
-        if min(reads, seen.age) >= JOIN_SECONDS:
+        if seen.age >= JOIN_SECONDS:
             return listed, least(listed) if seen.agreed else narrowed
-        if seen.age < JOIN_SECONDS <= seen.oldest - seen.age:
+        if seen.oldest - seen.age >= JOIN_SECONDS:
             return NOTHING, least(NOTHING)
         return self._portion.narrowed(listed), narrowed
-
-    def _reads_for(self) -> float:
-        """For how many seconds this replica has read the roll without a break, with this look."""
-        now = self._clock.monotonic()
-        if now - self._looked > BREAK_SECONDS:
-            self._reads_since = now
-        self._looked = now
-        return now - self._reads_since
 
     def _lost(self, reason: str) -> None:
         if reason != self._unread:

@@ -20,7 +20,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     There are `replicas`, and so many (`rank`) come before this one; `roster` stands for just these.
     `agreed` says that all the others keep to that roster. `age` is for how many seconds this one
-    has been on the roll without a break, `oldest` the most of the others (0 when there are none).
+    has been on the roll without a break, `oldest` the most of the others (0 when there are none);
+    whoever does not renew for half a lease makes one.
     """
 
     replicas: int

@@ -77,6 +77,22 @@ async def test_the_roll_says_for_how_long_each_has_been_on_it_without_a_break(
     assert (await one.renew("")).age == 0
 
 
+async def test_who_has_not_renewed_for_half_a_lease_begins_anew_for_others_may_be_gone(
+    redis_url: str, clients: SharedClients, client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(2))
+    await one.renew("")
+
+    async def older() -> bool:
+        return (await one.renew("")).age >= 0.05
+
+    await eventually(older)
+    monkeypatch.setattr(roll, "LEASE_SECONDS", 60)  # then what is left of the first is not half
+    assert (await two.renew("")).oldest == 0
+    seen = await one.renew("")
+    assert (seen.replicas, seen.age) == (2, 0)
+
+
 async def test_a_clock_that_jumps_back_lets_a_replica_begin_anew(
     redis_url: str, clients: SharedClients, client: RedisClient
 ) -> None:

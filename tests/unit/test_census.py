@@ -235,21 +235,6 @@ async def test_a_roll_that_is_lost_again_and_again_lets_nobody_take_more() -> No
             assert bench.census.in_flight().of(4) == 2
 
 
-async def test_after_an_outage_who_is_still_on_the_roll_waits_for_those_who_are_not() -> None:
-    bench = Bench()
-    bench.roll.says = (2, 0)
-    async with bench.joined():
-        bench.roll.others_for = 3600.0
-        bench.roll.says = BrokerUnavailable("gone")
-        await bench.clock.advance(9.0)
-        bench.roll.says = (1, 0)
-        await bench.clock.advance(JOIN_SECONDS)
-        assert bench.census.portion() == Portion(replicas=2, rank=0)
-        assert bench.census.in_flight().of(4) == 2
-        await bench.clock.advance(RENEW_SECONDS)
-        assert bench.census.portion() == WHOLE
-
-
 async def test_who_has_been_away_joins_anew_where_others_may_have_its_part() -> None:
     bench = Bench()
     bench.roll.says = (2, 0)

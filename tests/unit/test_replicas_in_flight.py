@@ -17,7 +17,7 @@ from async_processor.admission.census import JOIN_SECONDS, RENEW_SECONDS, RollCe
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.live_number import LiveNumber
 from async_processor.errors import BrokerUnavailable
-from async_processor.redis_io.roll import Seen
+from async_processor.redis_io.roll import LEASE_SECONDS, Seen
 from async_processor.testing.candidates import candidate
 from async_processor.testing.clock import ManualClock
 
@@ -32,6 +32,7 @@ class Sheet:
         self.now = 0.0
         self.away = False
         self._came: dict[str, float] = {}
+        self._renewed: dict[str, float] = {}
 
     def drop(self, name: str) -> None:
         self.kept.pop(name, None)
@@ -41,7 +42,13 @@ class Sheet:
         if self.away:
             raise BrokerUnavailable("gone")
         self.kept[own] = kept
-        ages = {name: self.now - self._came.setdefault(name, self.now) for name in self.kept}
+        if self._is_broken(own):
+            self._came[own] = self.now
+        self._renewed[own] = self.now
+        ages = {
+            name: 0.0 if self._is_broken(name) else self.now - self._came[name]
+            for name in self.kept
+        }
         names = sorted(self.kept)
         roster = hashlib.sha256(" ".join(names).encode()).hexdigest()
         agreed = all(self.kept[name] == roster for name in names if name != own)
@@ -53,6 +60,10 @@ class Sheet:
             age=ages.pop(own),
             oldest=max(ages.values(), default=0.0),
         )
+
+    def _is_broken(self, name: str) -> bool:
+        """Whether it is not on the roll, or has not renewed for half a lease."""
+        return name not in self._came or self.now - self._renewed[name] > LEASE_SECONDS / 2
 
 
 class Entry:
@@ -69,23 +80,12 @@ class Entry:
         self._sheet.drop(self.own)
 
 
-class SheetClock(ManualClock):
-    """Goes by the sheet; whoever sleeps is not woken."""
-
-    def __init__(self, sheet: Sheet) -> None:
-        super().__init__()
-        self._sheet = sheet
-
-    def monotonic(self) -> float:
-        return self._sheet.now
-
-
 class Replica:
     """A census, its gate, and what runs; a test says when it looks."""
 
     def __init__(self, sheet: Sheet, own: str, limit: int) -> None:
         self.entry = Entry(sheet, own)
-        self.census = RollCensus(self.entry, SheetClock(sheet))
+        self.census = RollCensus(self.entry, ManualClock())
         self.gate = ConcurrencyGate(LiveNumber(limit), blocking=False, census=self.census)
         self.running: list[Ticket] = []
         self.looked = sheet.now

@@ -5,7 +5,8 @@
 -- ARGV     1 the replica   2 ms of its lease; 0: it leaves   3 the roster that it keeps to, or ''
 -- Returns  how many replicas there are, how many of them come before this one by name, their
 --          roster (a digest of all names), 1 if all the others keep to it, and for how many ms this
---          one, and the first of the others, have been on the roll without a break (0: no others).
+--          one, and the first of the others, have been on the roll without a break (0: no others);
+--          not to have renewed for half a lease is a break: others' leases may have ended as well.
 -- After    nobody is on the roll whose lease has ended; with nobody on it there is no key.
 
 local time = redis.call('TIME')
@@ -16,12 +17,13 @@ local entries = redis.call('HGETALL', KEYS[1])
 local names, kept_by, came, first = {}, {}, now, now
 for i = 1, #entries, 2 do
   local name, ends, since, roster = entries[i], string.match(entries[i + 1], '^(%d+) (%d+) (.*)$')
+  local unbroken = tonumber(ends) - now >= lease / 2 and tonumber(since) or now
   if tonumber(ends) <= now then
     redis.call('HDEL', KEYS[1], name)
   elseif name == own then
-    came = math.min(now, tonumber(since))
+    came = math.min(now, unbroken)
   else
-    first = math.min(first, tonumber(since))
+    first = math.min(first, unbroken)
     table.insert(names, name)
     kept_by[name] = roster
   end
