@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from async_processor.admission.base import Gate, GateState
+from async_processor.daemon.occupancy import occupied
 from async_processor.daemon.readiness import Readiness, Stage
 from async_processor.daemon.topology import Topology
 from async_processor.dispatch.pool import Pool
@@ -93,12 +94,15 @@ class Status:
             _closed("the queue's gate", route.gate.state())
             or _closed(f"the gate of pool {route.pool.name!r}", route.pool.gate.state())
             or trouble
-            or _busy(route.pool)
+            or occupied(route, self._topology.routes, self._holdings, self._now())
             or _spent("the queue's gate", route.gate, route.pool)
             or _spent(f"the gate of pool {route.pool.name!r}", route.pool.gate, route.pool)
             or (backlog is not None and _parked(backlog, route.gate.state()))
             or self._suspected()
         )
+
+    def _now(self) -> float:
+        return self._transport.clock.monotonic()
 
     def _suspected(self) -> str:
         """What waits although nothing else holds it back may have to wait for a suspect."""
@@ -149,9 +153,3 @@ def _parked(backlog: Backlog, state: GateState) -> str:
     if backlog.waiting:
         return ""
     return f"{backlog.parked} wait for room" + (f" ({state.reason})" if state.reason else "")
-
-
-def _busy(pool: Pool) -> str:
-    if pool.free_slots:
-        return ""
-    return f"all {pool.workers} workers of pool {pool.name!r} are busy"
