@@ -29,12 +29,15 @@ class Exists(BrokerRefused):
     """What was to be created is there already."""
 
 
+class Invalid(BrokerRefused):
+    """What was sent is not acceptable, now or later."""
+
+
 _REFUSALS: Final[tuple[tuple[type[google.GoogleAPICallError], type[BrokerRefused]], ...]] = (
     (google.NotFound, Missing),
     (google.Forbidden, Denied),
-    (google.Unauthorized, Denied),
     (google.AlreadyExists, Exists),
-    (google.InvalidArgument, BrokerRefused),
+    (google.InvalidArgument, Invalid),
     (google.FailedPrecondition, BrokerRefused),
     (google.OutOfRange, BrokerRefused),
     (google.MethodNotImplemented, BrokerRefused),
@@ -46,8 +49,8 @@ def border(what: str) -> Iterator[None]:
     """Translate whatever a call to Google raises; `what` names it in words.
 
     Raises:
-        BrokerUnavailable: it may work later.
-        BrokerRefused: it will not; `Missing`, `Denied` or `Exists` where that is the reason.
+        BrokerUnavailable: it may work later; so may a token that was not accepted.
+        BrokerRefused: it will not; `Missing`, `Denied`, `Exists` or `Invalid` where that is why.
         ConfigurationError: there are no credentials.
     """
     try:

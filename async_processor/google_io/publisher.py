@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from async_processor.errors import BrokerRefused
+from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.google_io.batches import Batches
 from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.values import Message
@@ -17,7 +17,7 @@ LARGEST_MESSAGE: Final = 10_000_000
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 5_000_000
 
-_Confirmation = BrokerRefused | None
+_Confirmation = BrokerRefused | BrokerUnavailable | None
 
 
 class Publisher:
@@ -42,10 +42,11 @@ class Publisher:
                 max_bytes=_BATCH_BYTES,
                 size=lambda message: message.size,
             )
-        refusal = await batches(message)
-        if refusal is not None:
+        failure = await batches(message)
+        if isinstance(failure, BrokerRefused):
             self._topics.pop(topic, None)  # messages may name any topic: keep those that exist
-            raise refusal
+        if failure is not None:
+            raise failure
 
     async def _send(self, topic: str, messages: Sequence[Message]) -> Sequence[_Confirmation]:
         """One message that is refused takes its whole batch down: then each goes alone."""
@@ -54,5 +55,13 @@ class Publisher:
         except BrokerRefused as refusal:
             if len(messages) == 1:
                 return [refusal]
-            return [(await self._send(topic, [message]))[0] for message in messages]
+            return [await self._send_alone(topic, message) for message in messages]
         return [None] * len(messages)
+
+    async def _send_alone(self, topic: str, message: Message) -> _Confirmation:
+        """Its failure is its own: those that went before are kept, and not to be repeated."""
+        try:
+            await self._client.publish(topic, [message])
+        except (BrokerRefused, BrokerUnavailable) as failure:
+            return failure
+        return None

@@ -16,6 +16,7 @@ from typing import Final, Self
 from async_processor.clock import SystemClock
 from async_processor.errors import AsyncProcessorError
 from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.errors import Exists
 from async_processor.google_io.publisher import Publisher
 from async_processor.google_io.values import Message, NewSubscription
 from async_processor.producer import message
@@ -182,7 +183,7 @@ class PubSubProducer:
                 if self._own:
                     await self._make_own()
                 name = self._result_subscription or self._own_subscription
-                self._inbox = Inbox(self._subscribed(name))
+                self._inbox = Inbox(self._subscribed(name), shared=not self._own)
         return self._inbox
 
     async def _make_own(self) -> None:
@@ -195,7 +196,8 @@ class PubSubProducer:
             filter=f'attributes.{RESULT_ROUTE} = "{self._route}"',
             lifetime=_LIFETIME,
         )
-        await self._patience(lambda: self._client.create_subscription(wanted))
+        with suppress(Exists):  # by a try whose answer was lost
+            await self._patience(lambda: self._client.create_subscription(wanted))
 
     def _prepare(self, submission: Submission, *, mailbox: bool) -> _Prepared:
         route = Route(queue_name=self._topic, result_queue=self._result_topic)
@@ -207,9 +209,10 @@ class PubSubProducer:
         self, prepared: Iterable[_Prepared] | AsyncIterable[_Prepared], *, mailbox: bool
     ) -> AsyncIterator[Handle]:
         await self.start()
-        if mailbox:
-            await self._opened()  # before the first result can be published
+        inbox = await self._opened() if mailbox else None  # before there can be a result
         async for chunk in chunked(prepared, lambda one: one[1].size):
+            if inbox is not None:
+                inbox.expect(handle.id for handle, _ in chunk)
             await asyncio.gather(*(self._publish(each) for _, each in chunk))
             for handle, _ in chunk:
                 yield handle

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import random
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Self
 
-from async_processor.errors import BrokerUnavailable
+from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.values import Received
 from async_processor.producer.patience import Patience
@@ -16,6 +17,10 @@ from async_processor.producer.taken import Taken
 
 LEASE: Final = 60
 """Seconds that a result stays with its reader before it is delivered again; renewed meanwhile."""
+
+ELSEWHERE: Final = 2
+"""Seconds, at most, after which a result that is another reader's is delivered again: often at
+once, to a reader that waits already, and not always, or two would only hand it to and fro."""
 
 KEPT: Final = 10_000
 """Results that may wait here for somebody to ask for them."""
@@ -52,21 +57,31 @@ class Subscribed:
         for start in range(0, len(ack_ids), _BATCH):
             try:
                 await self._client.modify(self.name, ack_ids[start : start + _BATCH], seconds)
-            except BrokerUnavailable:
+            except (BrokerUnavailable, BrokerRefused):
                 return
 
 
 class Inbox:
     """The results of one producer's requests, by the request's id.
 
-    Pulls only while somebody waits. What comes for nobody is kept for whoever asks later.
+    Pulls only while somebody waits. What comes for nobody is kept for whoever asks later. On a
+    subscription that is `shared` with other readers only what is expected is kept, and the rest is
+    given back to them.
     """
 
-    def __init__(self, subscribed: Subscribed) -> None:
+    def __init__(self, subscribed: Subscribed, *, shared: bool) -> None:
         self._subscribed = subscribed
+        self._shared = shared
+        self._expected: set[str] = set()
         self._waiting: dict[str, asyncio.Future[Taken]] = {}
+        self._waiters: Counter[str] = Counter()
         self._kept: dict[str, Received] = {}
         self._task: asyncio.Task[None] | None = None
+
+    def expect(self, request_ids: Iterable[str]) -> None:
+        """Somebody here may ask for these requests' results."""
+        if self._shared:
+            self._expected.update(request_ids)
 
     async def take(self, request_id: str) -> Taken:
         """Wait for a request's result; raises BrokerUnavailable."""
@@ -76,18 +91,22 @@ class Inbox:
         answer = self._waiting.setdefault(request_id, asyncio.get_running_loop().create_future())
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="results")
+        self._waiters[request_id] += 1
         try:
             return await asyncio.shield(answer)
         finally:
-            if not answer.done() or answer.cancelled():
+            self._waiters[request_id] -= 1
+            if not self._waiters[request_id]:
+                del self._waiters[request_id]
                 self._waiting.pop(request_id, None)
 
     async def _run(self) -> None:
         renewing = asyncio.create_task(self._renew(), name="leases of results")
         try:
             while self._waiting:
-                for one in await self._subscribed.pull():
-                    self._sort(one)
+                pulled = await self._subscribed.pull()
+                foreign = [one for one in pulled if not self._sorted(one)]
+                await self._subscribed.keep(foreign, random.randint(0, ELSEWHERE))
         except Exception as error:  # noqa: BLE001 - it is theirs who wait
             for answer in self._waiting.values():
                 answer.set_exception(error)
@@ -95,13 +114,20 @@ class Inbox:
         finally:
             renewing.cancel()
 
-    def _sort(self, one: Received) -> None:
+    def _sorted(self, one: Received) -> bool:
+        """Whether it is for somebody here, or may be."""
         request_id = one.attributes.get("id", "")
         answer = self._waiting.pop(request_id, None)
+        mine = not self._shared or request_id in self._expected
         if answer is not None and not answer.done():
+            self._expected.discard(request_id)
             answer.set_result(self._subscribed.taken(one))
-        elif len(self._kept) < KEPT:
+        elif mine and len(self._kept) < KEPT:
+            self._expected.discard(request_id)
             self._kept[request_id] = one
+        else:
+            return False
+        return True
 
     async def _renew(self) -> None:
         while True:

@@ -22,6 +22,15 @@ def short(name: str) -> str:
     return name.rpartition("/")[2]
 
 
+def same(one: str, other: str) -> bool:
+    """Whether two full names mean the same: a project has an id and a number, which may stand for
+    each other."""
+    if short(one) != short(other):
+        return False
+    projects = {name.split("/")[1] if "/" in name else "" for name in (one, other)}
+    return len(projects) == 1 or any(project.isdecimal() for project in projects)
+
+
 def project_of(name: str) -> str:
     """The project of a full name."""
     return name.split("/")[1]

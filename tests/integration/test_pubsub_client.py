@@ -89,6 +89,43 @@ async def test_results_wait_for_those_who_ask_later(fake: PubSubFake) -> None:
             assert (await mine.result(handle, 20)).id == handle.id
 
 
+async def test_producers_that_share_a_subscription_leave_each_other_their_results(
+    fake: PubSubFake,
+) -> None:
+    async with (
+        producer(fake, result_subscription="results-sub") as one,
+        producer(fake, result_subscription="results-sub") as other,
+    ):
+        mine = [
+            (each, await each.submit(submission(f"r-{n}")))
+            for n, each in enumerate((one, other) * 3)
+        ]
+        waiting = [asyncio.create_task(each.result(handle, 60)) for each, handle in mine]
+        await answer_all(fake)
+        found = await asyncio.gather(*waiting)
+    assert [each.id for each in found] == [f"r-{number}" for number in range(6)]
+
+
+async def test_a_subscription_of_its_own_that_was_made_by_a_lost_try_is_used(
+    fake: PubSubFake,
+) -> None:
+    fake.fail("CreateSubscription", after=True)
+    async with producer(fake, result_topic="results") as mine:
+        handle = await mine.submit(submission("r-1"))
+        await answer_all(fake)
+        assert (await mine.result(handle, 20)).id == "r-1"
+
+
+async def test_who_gives_up_waiting_takes_the_result_from_nobody(fake: PubSubFake) -> None:
+    async with producer(fake, result_topic="results") as mine:
+        handle = await mine.submit(submission("r-1"))
+        patient = asyncio.create_task(mine.result(handle, 60))
+        with pytest.raises(TimeoutError):
+            await mine.result(handle, 0.2)
+        await answer_all(fake)
+        assert (await patient).id == "r-1"
+
+
 async def test_a_named_subscription_is_read_by_any_process(fake: PubSubFake) -> None:
     async with producer(fake) as mine:
         await mine.submit_many([submission(f"r-{number}") for number in range(5)])

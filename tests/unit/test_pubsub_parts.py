@@ -130,12 +130,16 @@ class Topic(PubSubClient):
     def __init__(self) -> None:
         super().__init__(SystemClock(), emulator="nowhere")
         self.kept: list[bytes] = []
+        self.away = False
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         if topic == "missing":
             raise Missing
         if any(one.data == b"bad" for one in messages):
             raise BrokerRefused("too large")
+        if self.away:
+            raise BrokerUnavailable
+        self.away = messages[0].data == b"last"
         self.kept += [one.data for one in messages]
 
 
@@ -153,6 +157,20 @@ async def test_one_refused_message_does_not_take_others_down() -> None:
         await publisher.publish("missing", Message(data=b""))
 
 
+async def test_an_outage_among_messages_that_go_alone_repeats_none_of_those_kept() -> None:
+    topic = Topic()
+    publisher = Publisher(topic)
+    bodies = [b"first", b"bad", b"a", b"last", b"late", b"bad"]
+    told = await asyncio.gather(
+        *(publisher.publish("topic", Message(data=body)) for body in bodies),
+        return_exceptions=True,
+    )
+    assert topic.kept == [b"first", b"a", b"last"]
+    kinds = [type(each) for each in told]
+    none = type(None)
+    assert kinds == [none, BrokerRefused, none, none, BrokerUnavailable, BrokerRefused]
+
+
 def lease(ack_id: str, *, attempt: int = 1, deliveries: int = 0) -> Lease:
     attributes = marks.marked({}, Marks(subscription="s", deliveries=deliveries))
     received = Received(
@@ -164,7 +182,8 @@ def lease(ack_id: str, *, attempt: int = 1, deliveries: int = 0) -> Lease:
         attempt=attempt,
     )
     client = PubSubClient(SystemClock(), emulator="nowhere")
-    return Lease(received, Subscription(client, "s", "projects/p/subscriptions/s", ""), 0)
+    source = Subscription(client, "s", "projects/p/subscriptions/s", "projects/p/topics/t")
+    return Lease(received, source, 0)
 
 
 def test_only_lost_leases_count_as_deliveries() -> None:

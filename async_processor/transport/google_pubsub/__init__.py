@@ -3,10 +3,13 @@
 What it can promise, and how:
 
 * A claim is Pub/Sub's own lease, renewed by us. An outcome is written only while the lease stands:
-  with exactly-once delivery the service says so, without it our own clock does.
+  by our own clock, and towards its end the service is asked, which with exactly-once delivery also
+  knows whether somebody else has the message. One that it takes back early is not noticed before.
 * A result is published and confirmed before its message is acknowledged. Two steps: a process
-  that dies between them leaves a second result behind. Nothing else does, as long as the
-  subscription delivers exactly once.
+  that dies between them leaves a second result behind, and so does an acknowledgement that cannot
+  be delivered while the lease lasts, or a publish whose confirmation is lost.
+* A refusal is an outage: what must stand is tried until it does, and only what Pub/Sub could never
+  take is given up.
 * Everything is correlated by the delivery's ack id: two deliveries of one message never settle
   each other.
 * What has to be stored anew (a retry, with its count and its due time) is published again to the

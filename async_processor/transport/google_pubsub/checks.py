@@ -8,11 +8,11 @@ from typing import Final
 from async_processor.errors import BrokerRefused
 from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.errors import Denied, Missing
+from async_processor.google_io.values import SubscriptionFacts
 from async_processor.telemetry.logs import get_logger
-from async_processor.transport.google_pubsub.subscription import Subscription
-
-DELETED: Final = "_deleted-topic_"
-"""What Pub/Sub calls the topic of a subscription whose topic is gone."""
+from async_processor.transport.google_pubsub.subscription import DELETED, Subscription
+from async_processor.transport.settings import PubSubSettings
+from async_processor.wire import pubsub_names
 
 _SETUP: Final = "async-processor pubsub setup --config FILE creates it"
 
@@ -20,16 +20,17 @@ _log = get_logger(__name__)
 
 
 async def look_at(
-    client: PubSubClient, subscription: Subscription, *, result_topic: str, max_deliveries: int
+    client: PubSubClient, subscription: Subscription, settings: PubSubSettings
 ) -> None:
     """Learn how a subscription is set up, as far as this identity may see it.
 
     Raises:
         BrokerUnavailable: it cannot be seen now.
-        BrokerRefused: messages could not be pulled from it, or their results would come back.
+        BrokerRefused: messages could not be pulled from it, their copies would not come to it, or
+            their results would.
     """
     try:
-        subscription.learn(await client.subscription(subscription.full_name))
+        facts = await client.subscription(subscription.full_name)
     except Missing:
         raise BrokerRefused(
             f"the subscription {subscription.full_name} does not exist: {_SETUP}"
@@ -42,36 +43,43 @@ async def look_at(
             consequence=_unseen(subscription),
         )
         return
-    _refuse(subscription, result_topic)
-    for weakness in _weaknesses(subscription, max_deliveries):
+    _refuse(subscription, facts, settings)
+    subscription.learn(facts)
+    for weakness in _weaknesses(facts, settings):
         _log.warning("subscription_weak", subscription=subscription.full_name, weakness=weakness)
 
 
 def _unseen(subscription: Subscription) -> str:
     if subscription.topic:
-        return "its leases count as 10 s and its deliveries as not exactly-once"
+        return (
+            "its leases count as 10 s and its deliveries as not exactly-once, and retries are lost "
+            "if topic_id is not its topic"
+        )
     return (
-        "retries are delivered again uncounted: grant pubsub.subscriptions.get (roles/pubsub."
-        "viewer), or set topic_id"
+        "retries are delivered again uncounted, and nobody counts lost leases: grant "
+        "pubsub.subscriptions.get (roles/pubsub.viewer), or set topic_id"
     )
 
 
-def _refuse(subscription: Subscription, result_topic: str) -> None:
-    facts, name = subscription.facts, subscription.full_name
-    assert facts is not None  # noqa: S101 - just learned
+def _refuse(subscription: Subscription, facts: SubscriptionFacts, settings: PubSubSettings) -> None:
+    name = subscription.full_name
     if facts.pushes:
         raise BrokerRefused(f"{name} pushes its messages; it must be a pull subscription")
-    if subscription.topic == result_topic:
+    if subscription.topic and facts.topic not in (subscription.topic, DELETED):
         raise BrokerRefused(
-            f"{name} delivers what is published to {result_topic}, the result topic: every result "
+            f"topic_id: {subscription.topic} is not the topic of {name}, and retries published "
+            f"there would be lost: it must be {facts.topic}, or left out"
+        )
+    if facts.topic == pubsub_names.topic(settings.result_topic_id, settings.project_id):
+        raise BrokerRefused(
+            f"{name} delivers what is published to {facts.topic}, the result topic: every result "
             "would come back as a request"
         )
 
 
-def _weaknesses(subscription: Subscription, max_deliveries: int) -> list[str]:
-    facts = subscription.facts
-    assert facts is not None  # noqa: S101 - just learned
-    found = []
+def _weaknesses(facts: SubscriptionFacts, settings: PubSubSettings) -> list[str]:
+    found: list[str] = []
+    max_deliveries = settings.max_deliveries
     if not facts.exactly_once:
         found.append("without exactly-once delivery a request may run, and be answered, twice")
     if not facts.max_delivery_attempts:
@@ -85,7 +93,13 @@ def _weaknesses(subscription: Subscription, max_deliveries: int) -> list[str]:
             f"attempts, before max_deliveries ({max_deliveries}) can answer them: set it above "
             f"{max_deliveries + 1}"
         )
-    if subscription.topic == DELETED:
-        found.append("its topic is deleted: retries are delivered again uncounted")
-        subscription.topic = ""
+    if facts.topic == DELETED:
+        found.append(
+            "its topic is deleted: retries are delivered again uncounted, and nobody counts lost "
+            "leases"
+        )
+    if not (facts.dead_letter_topic or settings.dead_letter_topic_id):
+        found.append(
+            "without a dead-letter topic what nobody can process is gone: set dead_letter_topic_id"
+        )
     return found

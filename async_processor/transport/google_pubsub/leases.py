@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from typing import Final
 
 from async_processor.clock import Clock
 from async_processor.google_io.values import Received, Verdict
 from async_processor.transport.google_pubsub.marks import Marks, read
-from async_processor.transport.google_pubsub.subscription import Subscription, passing
+from async_processor.transport.google_pubsub.subscription import (
+    Subscription,
+    Withheld,
+    passing,
+)
+from async_processor.wire import envelope
+from async_processor.wire.envelope import Envelope
 
 SAFE: Final = 0.25
 """The share of a lease that has to be left for an outcome to be written without renewing it."""
@@ -23,17 +29,19 @@ back, or put off until it was due."""
 class Lease:
     """One delivery of a message. `ends_at` is in monotonic seconds.
 
-    `settling` says that its outcome is being written, `leaving` that the message is to be delivered
-    again at a time of its own: whoever renews leases must not put that off.
+    `renewed` says that it has had its full length once, `settling` that its outcome is being
+    written, `leaving` that the message is to be delivered again at a time of its own: whoever
+    renews leases must not put that off.
     """
 
-    __slots__ = ("ends_at", "leaving", "marks", "received", "settling", "subscription")
+    __slots__ = ("ends_at", "leaving", "marks", "received", "renewed", "settling", "subscription")
 
     def __init__(self, received: Received, subscription: Subscription, ends_at: float) -> None:
         self.received = received
         self.subscription = subscription
         self.marks: Marks = read(received.attributes)
         self.ends_at = ends_at
+        self.renewed = False
         self.settling = False
         self.leaving = False
 
@@ -45,7 +53,19 @@ class Lease:
     @property
     def deliveries(self) -> int:
         """How often the message was delivered before and its lease lost, or one less."""
+        if not self.subscription.counts:
+            return self.marks.deliveries
         return self.marks.deliveries + max(0, self.received.attempt - 1 - FORGIVEN)
+
+    @property
+    def due_at(self) -> float:
+        """When it may run (Unix seconds): marks are anybody's to write, so at its deadline at the
+        latest."""
+        marked = self.marks.due_at
+        if not marked:
+            return 0.0
+        message = envelope.examine(self.received.data)
+        return min(marked, message.request.deadline) if isinstance(message, Envelope) else 0.0
 
 
 class Leases:
@@ -85,21 +105,22 @@ class Leases:
         facts = lease.subscription.facts
         return facts is None or facts.ack_deadline != self._lease_ttl
 
-    async def extend(self, leases: Sequence[Lease]) -> Collection[str]:
-        """Renew leases to a full one from now; returns the tokens of the lost.
+    async def extend(self, leases: Sequence[Lease]) -> None:
+        """Renew leases to a full one from now, and drop the lost.
 
-        Raises BrokerUnavailable.
+        Raises BrokerUnavailable where some could not be renewed, after the others were.
         """
         asked_at = self._clock.monotonic()
-        verdicts = await asyncio.gather(*map(self._renew, leases))
-        lost = set()
-        for lease, verdict in zip(leases, verdicts, strict=True):
-            if verdict is Verdict.LOST or self._surely_over(lease, asked_at):
-                lost.add(lease.token)
+        answers = await asyncio.gather(*map(self._renew, leases), return_exceptions=True)
+        for lease, answer in zip(leases, answers, strict=True):
+            if answer is Verdict.LOST or self._surely_over(lease, asked_at):
                 self.drop(lease)
-            elif verdict is Verdict.DONE:
+            elif answer is Verdict.DONE:
                 lease.ends_at = asked_at + self._lease_ttl
-        return lost
+                lease.renewed = True
+        for failure in answers:
+            if isinstance(failure, BaseException):
+                raise failure
 
     async def _renew(self, lease: Lease) -> Verdict:
         """What leaves meanwhile is asked for in its turn, after this."""
@@ -117,11 +138,25 @@ class Leases:
             return True
         if self._surely_over(lease, now):
             return False
-        verdict = passing(await lease.subscription.modify(lease.received.ack_id, self._lease_ttl))
-        if verdict is Verdict.LOST:
+        try:
+            answer = await lease.subscription.modify(lease.received.ack_id, self._lease_ttl)
+        except Withheld:
+            if self.over(lease):
+                return False
+            raise
+        if passing(answer) is Verdict.LOST:
             return False
         lease.ends_at = now + self._lease_ttl
         return True
+
+    def short(self, lease: Lease) -> bool:
+        """Whether it still waits for its full length, and may get it."""
+        held = self._held.get(lease.token) is lease and not lease.leaving
+        return held and not lease.renewed and not self.over(lease)
+
+    def over(self, lease: Lease) -> bool:
+        """Whether it has ended by this process's clock."""
+        return self._clock.monotonic() >= lease.ends_at
 
     @staticmethod
     def _surely_over(lease: Lease, at: float) -> bool:

@@ -8,11 +8,13 @@ from typing import Final
 import msgspec
 
 from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.google_io.errors import Invalid
 from async_processor.google_io.publisher import LARGEST_MESSAGE, Publisher
 from async_processor.google_io.values import Message
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Bury, Delivery, Post
 from async_processor.transport.google_pubsub import marks
+from async_processor.transport.google_pubsub.leases import Lease
 from async_processor.wire import pubsub_names as names
 from async_processor.wire import result
 from async_processor.wire.result import ErrorCode, Result, error_payload
@@ -25,7 +27,8 @@ _log = get_logger(__name__)
 
 
 class Results:
-    """`default` and `dead_letters` are topics; the latter is "" where there is none.
+    """`default` and `dead_letters` are topics; where the latter is "", dead letters go where their
+    subscription's dead-letter policy says.
 
     `requests` are the topics that requests come from: a result published there would come back as
     a request.
@@ -60,26 +63,24 @@ class Results:
         except BrokerRefused as error:
             raise BrokerUnavailable(str(error)) from error
 
-    async def bury(
-        self, delivery: Delivery, bury: Bury, senders: Mapping[str, str], now: float
-    ) -> None:
+    async def bury(self, lease: Lease, delivery: Delivery, bury: Bury, now: float) -> None:
         """Publish a message that nobody could process, as it came, with the reason beside it.
 
-        Where there is no topic for it, the log has to do. Raises BrokerUnavailable.
+        Where there is no topic for it, or Pub/Sub takes no such message, the log has to do. Raises
+        BrokerUnavailable, also when the topic refuses: it may be there again later.
         """
-        topic = self._dead_letters
+        topic = self._dead_letters or lease.subscription.dead_letter_topic
         if not topic:
             _log.error("no_dead_letter_topic", queue_name=delivery.queue_name, reason=bury.reason)
             return
+        senders = marks.senders(lease.received.attributes)
         letter = Message(data=delivery.body, attributes={**senders, **_about(delivery, bury, now)})
         try:
             await self._publisher.publish(topic, letter)
-        except BrokerRefused as error:
+        except Invalid as error:
             _log.error("dead_letter_refused", topic=topic, reason=bury.reason, error=str(error))
-
-    def use_dead_letters(self, topic: str) -> None:
-        """Take this topic where the configuration names none."""
-        self._dead_letters = self._dead_letters or topic
+        except BrokerRefused as error:
+            raise BrokerUnavailable(str(error)) from error
 
 
 def _message(outcome: Result) -> Message:

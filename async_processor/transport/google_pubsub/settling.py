@@ -13,6 +13,7 @@ from typing import Final
 
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.google_io.errors import Invalid
 from async_processor.google_io.publisher import Publisher
 from async_processor.google_io.values import LONGEST_LEASE, Message, Verdict
 from async_processor.telemetry.logs import get_logger
@@ -30,7 +31,7 @@ from async_processor.transport.google_pubsub import marks
 from async_processor.transport.google_pubsub.leases import FORGIVEN, Lease, Leases
 from async_processor.transport.google_pubsub.marks import Marks
 from async_processor.transport.google_pubsub.results import Results
-from async_processor.transport.google_pubsub.subscription import passing
+from async_processor.transport.google_pubsub.subscription import Withheld, passing
 
 PARKING: Final = 10.0
 """Seconds after which a message that waits for room of its own (a tenant's quota) is looked at
@@ -69,7 +70,7 @@ class Settling:
             case Post():
                 return await self._finish(lease, lambda: self._results.post(outcome))
             case Bury():
-                return await self._finish(lease, lambda: self._bury(lease, delivery, outcome))
+                return await self._bury(lease, delivery, outcome)
             case Retry(body=body, due_at=due_at):
                 return await self._store(lease, body, Marks(due_at=due_at))
             case Release(body=bytes() as body):
@@ -79,15 +80,19 @@ class Settling:
             case Park():
                 return await self.give_back(lease, PARKING * random.uniform(0.5, 1))
 
-    async def _bury(self, lease: Lease, delivery: Delivery, bury: Bury) -> None:
-        senders = marks.senders(lease.received.attributes)
-        await self._results.bury(delivery, bury, senders, self._clock.now())
-        if bury.post is not None:
-            await self._results.post(bury.post)
+    async def _bury(self, lease: Lease, delivery: Delivery, bury: Bury) -> Settlement:
+        """Two steps, so that a result that cannot be published repeats no dead letter."""
+        post = bury.post
+        steps = [lambda: self._results.bury(lease, delivery, bury, self._clock.now())]
+        if post is not None:
+            steps.append(lambda: self._results.post(post))
+        return await self._finish(lease, *steps)
 
-    async def _finish(self, lease: Lease, publish: Callable[[], Awaitable[None]]) -> Settlement:
-        if not await self._persist(lease, publish):
-            return Settlement.GONE
+    async def _finish(self, lease: Lease, *steps: Callable[[], Awaitable[None]]) -> Settlement:
+        """Publish one thing after the other, then the message is done with."""
+        for publish in steps:
+            if not await self._persist(lease, publish):
+                return Settlement.GONE
         await self.acknowledge(lease)
         return Settlement.DONE
 
@@ -105,9 +110,10 @@ class Settling:
 
     async def put_off(self, lease: Lease) -> None:
         """Let a copy that is not due yet be delivered when it is."""
-        wait = lease.marks.due_at - self._clock.now()
+        due_at = lease.due_at
+        wait = due_at - self._clock.now()
         if lease.received.attempt > FORGIVEN:
-            copied = Marks(deliveries=lease.deliveries, due_at=lease.marks.due_at)
+            copied = Marks(deliveries=lease.deliveries, due_at=due_at)
             await self._store(lease, lease.received.data, copied, otherwise=wait)
         else:
             await self._put_off(lease, wait)
@@ -132,6 +138,8 @@ class Settling:
             )
         except BrokerRefused as error:
             _log.error("message_not_stored", topic=subscription.topic, error=str(error))
+            if not isinstance(error, Invalid):
+                subscription.copies_refused()
             return await self._put_off(lease, wait)
 
     async def _put_off(self, lease: Lease, wait: float) -> Settlement:
@@ -158,12 +166,15 @@ class Settling:
                 return True
 
     async def acknowledge(self, lease: Lease) -> None:
-        """The message is done with; tried until the service has heard of it."""
+        """The message is done with; tried until the service has heard of it, or has refused until
+        the lease was over. What was written stands, so it raises nothing."""
         while True:
             try:
                 verdict = passing(await lease.subscription.acknowledge(lease.received.ack_id))
             except BrokerUnavailable as error:
                 _log.warning("not_acknowledged", error=str(error))
+                if isinstance(error, Withheld) and self._leases.over(lease):
+                    return
                 await self._pause()
                 continue
             if verdict is Verdict.LOST:

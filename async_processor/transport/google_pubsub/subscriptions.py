@@ -19,13 +19,16 @@ from async_processor.wire import pubsub_names
 LONGEST_PAUSE: Final = 2.0
 """Seconds between two tries while the service is away."""
 
+LOOK_AGAIN: Final = 60.0
+"""Seconds after which a subscription that might not be seen is looked at again."""
+
 _log = get_logger(__name__)
 
 
 class Subscriptions:
     """By the names of the configuration; `topics` are their topics, "" where it names none.
 
-    `results` are told which topics requests come from, and where dead letters may go.
+    `results` are told which topics requests come from.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Subscriptions:
         self._results = results
         self._clock = clock
         self._known: dict[str, Subscription] = {}
+        self._looked_at: dict[str, float] = {}
 
     def full_names(self) -> Iterator[str]:
         """Of those known from the start."""
@@ -74,14 +78,30 @@ class Subscriptions:
         full_name = pubsub_names.subscription(name, project)
         full_topic = topic and pubsub_names.topic(topic, project)
         made = Subscription(self._client, name, full_name, full_topic)
-        await look_at(
-            self._client,
-            made,
-            result_topic=pubsub_names.topic(self._settings.result_topic_id, project),
-            max_deliveries=self._settings.max_deliveries,
-        )
+        await self._look_at(made)
         self._known[name] = made
-        self._results.requests = {each.topic for each in self._known.values()} - {""}
-        if made.facts:
-            self._results.use_dead_letters(made.facts.dead_letter_topic)
+        self._note_topics()
         return made
+
+    async def _look_at(self, subscription: Subscription) -> None:
+        self._looked_at[subscription.name] = self._clock.monotonic()
+        await look_at(self._client, subscription, self._settings)
+
+    def _note_topics(self) -> None:
+        self._results.requests = {each.topic for each in self._known.values()} - {""}
+
+    async def look_again(self, subscription: Subscription) -> None:
+        """Learn now and then what could not be seen at first.
+
+        Raises BrokerUnavailable and BrokerRefused.
+        """
+        looked_at = self._looked_at[subscription.name]
+        if subscription.facts or self._clock.monotonic() - looked_at < LOOK_AGAIN:
+            return
+        await self._look_at(subscription)
+        self._note_topics()
+
+    def refusal(self) -> str:
+        """Why every subscription refused its last pull; "" as long as one of them did not."""
+        refusals = [each.refusal for each in self._known.values()]
+        return refusals[0] if refusals and all(refusals) else ""

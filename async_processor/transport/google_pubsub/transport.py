@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -29,6 +30,9 @@ from async_processor.wire import pubsub_names as names
 
 RECENT: Final = 2.0
 """Seconds for which an answer of the service proves that it can be reached."""
+
+LONGEST_PAUSE: Final = 0.5
+"""Seconds between two tries to renew a lease that may be short."""
 
 STOP_TIMEOUT: Final = 10.0
 """Seconds for outcomes to be written, and leases to be freed, when the process stops."""
@@ -92,9 +96,14 @@ class GooglePubSub:
         await self._client.close()
 
     async def ping(self) -> None:
-        """A call that was answered just now will do, and so does an answer that forbids."""
+        """A call that was answered just now will do, and so does an answer that forbids to look.
+
+        A service that lets nothing be pulled is as good as away.
+        """
         if not self._running:
             raise BrokerUnavailable("not connected to Pub/Sub yet")
+        if refusal := self._subscriptions.refusal():
+            raise BrokerUnavailable(refusal)
         if self._clock.monotonic() - self._client.heard_at < RECENT:
             return
         try:
@@ -126,18 +135,20 @@ class GooglePubSub:
     async def _pull(self, subscription: Subscription, limit: int) -> Sequence[Lease]:
         """What is to be run; the rest of what came is dealt with on the way."""
         try:
-            received = await subscription.pull(limit)
+            await self._subscriptions.look_again(subscription)
         except BrokerRefused as error:
             raise BrokerUnavailable(str(error)) from error
+        received = await subscription.pull(limit)
         leases = self._leases.take(subscription, received, self._clock.monotonic())
         return [lease for lease in leases if self._is_due(lease)]
 
     def _is_due(self, lease: Lease) -> bool:
-        copied = lease.marks
-        if copied.is_copy and copied.subscription != lease.subscription.full_name:
+        meant, here = lease.marks.subscription, lease.subscription
+        if lease.marks.is_copy and not names.same(meant, here.full_name):
+            _log.info("copy_of_another_subscription", queue_name=here.name, meant=marks.cut(meant))
             self._partings.end(lease, self._settling.acknowledge(lease))
             return False
-        if copied.due_at > self._clock.now():
+        if lease.due_at > self._clock.now():
             self._partings.end(lease, self._settling.put_off(lease))
             return False
         return True
@@ -147,7 +158,15 @@ class GooglePubSub:
             self._partings.end(lease, self._settling.give_back(lease, delay))
 
     async def _set(self, leases: Sequence[Lease]) -> None:
-        """Give leases their full length; whoever keeps them tries again what fails here."""
+        """Give leases their full length before they end: whoever keeps them may come too late."""
+        while leases:
+            await self._extend(leases)
+            leases = [lease for lease in leases if self._leases.short(lease)]
+            if leases:
+                await self._clock.sleep(random.uniform(0.1, LONGEST_PAUSE))
+
+    async def _extend(self, leases: Sequence[Lease]) -> None:
+        """As far as the service lets it: trouble with some leases is none of the others'."""
         try:
             await self._leases.extend(leases)
         except BrokerUnavailable as error:
@@ -176,9 +195,9 @@ class GooglePubSub:
         return await self._settling.settle(delivery, outcome)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Collection[str]:
-        held = {one.token: self._leases.find(one.token) for one in deliveries}
-        lost = {token for token, lease in held.items() if lease is None}
-        return lost | set(await self._leases.extend([one for one in held.values() if one]))
+        tokens = [one.token for one in deliveries]
+        await self._extend([lease for token in tokens if (lease := self._leases.find(token))])
+        return {token for token in tokens if self._leases.find(token) is None}
 
     async def reclaim(self, queue_name: str) -> int:
         """Nothing to do: Pub/Sub delivers again what nobody holds."""
