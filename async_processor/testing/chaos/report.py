@@ -45,7 +45,7 @@ def summary(verdict: Verdict) -> str:
             f"{verdict.requests} requests, {verdict.results} results ({kinds})",
             f"{verdict.calls} executions, unexplained repetitions: {len(verdict.unexplained)}",
             f"{verdict.faults} faults, {verdict.kills} processes died by SIGKILL",
-            f"{verdict.missed} of them elsewhere than at their probe point",
+            f"{verdict.missed} did not die at the probe point that was meant",
             f"{verdict.seconds:.0f} s",
             *(f"PROBLEM: {problem}" for problem in verdict.problems),
         )
