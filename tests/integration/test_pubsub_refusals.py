@@ -178,10 +178,32 @@ async def test_a_dead_letter_that_pubsub_cannot_take_ends_nevertheless() -> None
     async with faked() as fake, transport(fake) as started:
         publish(fake, "r-1")
         delivery = await claim_one(started, QUEUE)
-        fake.fail("Publish", grpc.StatusCode.INVALID_ARGUMENT)
+        fake.fail("Publish", grpc.StatusCode.INVALID_ARGUMENT, times=2)
         assert await started.settle(delivery, Bury(reason="x", post=POST)) is Settlement.DONE
         assert len(fake.broker.topics[RESULTS]) == 1
         assert not subscription(fake).undelivered
+
+
+async def test_a_dead_letter_with_too_many_attributes_goes_without_its_senders() -> None:
+    async with faked() as fake, transport(fake) as started:
+        publish(fake, "r-1", attributes={"team": "blue"})
+        delivery = await claim_one(started, QUEUE)
+        fake.fail("Publish", grpc.StatusCode.INVALID_ARGUMENT)
+        assert await started.settle(delivery, Bury(reason="x")) is Settlement.DONE
+        (letter,) = fake.broker.published(DEAD)
+        assert (letter.data, letter.attributes["reason"]) == (delivery.body, "x")
+        assert "team" not in letter.attributes
+
+
+async def test_nothing_is_written_when_a_lease_ends_that_may_not_be_renewed() -> None:
+    async with faked(second=0.3) as fake, transport(fake, lease_ttl=10) as started:
+        publish(fake, "r-1")
+        delivery = await claim_one(started, QUEUE)
+        fake.fail("ModifyAckDeadline", DENIED, times=1000)
+        await until(lambda: not subscription(fake).leases)
+        assert await started.settle(delivery, POST) is Settlement.GONE
+        assert not fake.broker.topics[RESULTS]
+        assert subscription(fake).undelivered == 1
 
 
 async def test_a_result_topic_that_is_away_repeats_no_dead_letter() -> None:

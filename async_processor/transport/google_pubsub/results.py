@@ -73,14 +73,20 @@ class Results:
         if not topic:
             _log.error("no_dead_letter_topic", queue_name=delivery.queue_name, reason=bury.reason)
             return
+        about = _about(delivery, bury, now)
         senders = marks.senders(lease.received.attributes)
-        letter = Message(data=delivery.body, attributes={**senders, **_about(delivery, bury, now)})
-        try:
-            await self._publisher.publish(topic, letter)
-        except Invalid as error:
-            _log.error("dead_letter_refused", topic=topic, reason=bury.reason, error=str(error))
-        except BrokerRefused as error:
-            raise BrokerUnavailable(str(error)) from error
+        # The sender's attributes may leave no room for ours.
+        for attributes in ({**senders, **about}, about):
+            try:
+                await self._publisher.publish(
+                    topic, Message(data=delivery.body, attributes=attributes)
+                )
+            except Invalid as error:
+                _log.error("dead_letter_refused", topic=topic, reason=bury.reason, error=str(error))
+            except BrokerRefused as error:
+                raise BrokerUnavailable(str(error)) from error
+            else:
+                return
 
 
 def _message(outcome: Result) -> Message:
