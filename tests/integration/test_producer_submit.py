@@ -166,6 +166,18 @@ async def test_nothing_is_written_where_the_queue_is_something_else(
     assert await _keys(redis) == {QUEUE}
 
 
+async def test_nothing_is_submitted_while_the_broker_is_at_its_maxmemory(
+    redis_server: RedisServer,
+) -> None:
+    redis = open_client(redis_server.url)
+    await redis.execute("CONFIG", "SET", "maxmemory", 1)
+    async with Producer(redis_server.url, retry_for=0) as producer:
+        with pytest.raises(BrokerUnavailable, match="maxmemory"):
+            await producer.submit(_submission())
+    assert await _keys(redis) == set()
+    await redis.close()
+
+
 class _Forgetful:
     """A client that loses the answer to the first submit, after `meanwhile` has happened."""
 

@@ -24,7 +24,9 @@ local kind = redis.call('TYPE', queue).ok
 if kind ~= 'zset' and kind ~= 'none' then
   return redis.error_reply('WRONGTYPE the queue ' .. queue .. ' is a ' .. kind)
 end
-if redis.call('PEXPIRE', receipt, ARGV[1]) == 1 then
+-- Only what adds may be the first write: after it maxmemory forbids nothing any more.
+if redis.call('EXISTS', receipt) == 1 then
+  redis.call('PEXPIRE', receipt, ARGV[1])
   return 0
 end
 
