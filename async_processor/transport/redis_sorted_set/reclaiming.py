@@ -16,6 +16,8 @@ outlive their holder by two thirds of a lease at least; and replicas that live o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from async_processor.redis_io.keys import go_claim_keys, queue_keys
@@ -25,6 +27,7 @@ from async_processor.wire import envelope
 from async_processor.wire.envelope import Envelope
 
 _MOVED_AT_ONCE: Final = 100
+_BYTES_AT_ONCE: Final = 4 * 2**20
 
 
 async def reclaim(link: Link, queue_name: str) -> int:
@@ -63,16 +66,24 @@ async def _adopt_expired(link: Link, queue_name: str) -> int:
         )
         if not expired:
             return total
-        bodies = await link.client.execute("HMGET", keys.claimed, *expired)
-        scored = [(id_, _score(body)) for id_, body in zip(expired, bodies, strict=True)]
+        ids = await _within_bytes(link, keys.claimed, expired)
+        bodies = await link.client.execute("HMGET", keys.claimed, *ids)
+        scored = [(id_, _score(body)) for id_, body in zip(ids, bodies, strict=True)]
         adopted: int = await ADOPT.run(
             link.client,
             (queue_name, keys.claimed, keys.owners, keys.index),
             [argument for pair in scored for argument in pair],
         )
         total += adopted
-        if adopted < _MOVED_AT_ONCE:
+        if adopted < len(ids):
             return total
+
+
+async def _within_bytes(link: Link, claimed: str, ids: Sequence[bytes]) -> Sequence[bytes]:
+    """The first ids whose bodies make up one bounded answer; at least one."""
+    sizes = await link.client.pipeline([("HSTRLEN", claimed, id_) for id_ in ids])
+    before = accumulate(sizes, initial=0)
+    return [id_ for id_, size in zip(ids, before, strict=False) if size < _BYTES_AT_ONCE]
 
 
 def _score(body: bytes | None) -> float:

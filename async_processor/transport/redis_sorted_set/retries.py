@@ -15,7 +15,7 @@ import msgspec
 from async_processor.redis_io.client import Argument
 from async_processor.redis_io.errors import AccessDenied
 from async_processor.redis_io.permissions import forbidden_among, permitted
-from async_processor.redis_io.scripts import PROMOTE
+from async_processor.redis_io.scripts import DUE, PROMOTE
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.redis_sorted_set.link import Link
 from async_processor.wire import envelope
@@ -23,6 +23,7 @@ from async_processor.wire.envelope import Envelope
 from async_processor.wire.names import slot_tag
 
 _AT_ONCE: Final = 100
+_BYTES_AT_ONCE: Final = 4 * 2**20
 _MOVED_ELSEWHERE: Final = 2
 
 _log = get_logger(__name__)
@@ -59,15 +60,12 @@ class Retries:
             stuck += sum(isinstance(answer, bytes) for answer in answers)
 
     async def _read(self, *, skip: int) -> tuple[list[bytes], float | None]:
-        now = repr(self._link.clock.now())
-        due, following = await self._link.ask(
-            self._retry,
-            [
-                ("ZRANGEBYSCORE", self._retry, "-inf", now, "LIMIT", skip, _AT_ONCE),
-                ("ZRANGEBYSCORE", self._retry, f"({now}", "+inf", "WITHSCORES", "LIMIT", 0, 1),
-            ],
-        )
-        return due, float(following[1]) if following else None
+        """Some that are due, and when the next is; see due.lua."""
+        arguments = (repr(self._link.clock.now()), skip, _AT_ONCE, _BYTES_AT_ONCE)
+        asked_at = self._link.clock.monotonic()
+        told, following, *due = await DUE.run(self._link.client, [self._retry], arguments)
+        self._link.hear_time(float(told), asked_at)
+        return due, float(following) if following else None
 
     def _destination(self, body: bytes) -> _Move:
         """The queue is the one that the message was claimed from: it was stamped with it.
