@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from async_processor.dispatch.settings import (
     MergeSettings,
@@ -75,13 +75,26 @@ class ServerSettings(Section):
     """Required by /metrics and /status; empty: they are open."""
 
 
+LARGEST_ANSWER: Final = 255 * 2**20
+"""In bytes; in a result, as a JSON string, it may take twice as much."""
+
+
+def _postable(size: int) -> int:
+    if size > LARGEST_ANSWER:
+        raise ValueError(
+            "must be 255MiB or less: a result may take twice as much, and 512MiB is all that a"
+            " value of Redis can hold"
+        )
+    return size
+
+
 class LimitSettings(Section):
     """Sizes in bytes that no request may exceed."""
 
     payload_bytes: ByteSize = 16 * 2**20
     """One request's payload; a larger one is an INVALID_REQUEST."""
-    answer_bytes: ByteSize = 64 * 2**20
-    """One answer's body; a larger one is an INFERENCE_ERROR."""
+    answer_bytes: Annotated[ByteSize, AfterValidator(_postable)] = 64 * 2**20
+    """One answer's body; a larger one, or one of twice the size as JSON, is an INFERENCE_ERROR."""
     header_bytes: ByteSize = 32 * 2**10
     """All headers of one call."""
     claim_bytes: ByteSize = 16 * 2**20

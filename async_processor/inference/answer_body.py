@@ -2,6 +2,9 @@
 
 The engine asks for plain answers. A server or proxy that compresses all the same is understood
 (gzip, deflate), and a few bytes that blow up to gigabytes are cut off at the limit.
+
+A result holds the body as a JSON string, in which a JSON text of any kind is at most twice as large
+(quotes, backslashes, line ends). Other bytes grow up to six times: they are cut off at that double.
 """
 
 from __future__ import annotations
@@ -13,6 +16,12 @@ from async_processor.errors import AsyncProcessorError
 
 _EITHER_GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
 _RAW: Final = -zlib.MAX_WBITS
+
+GROWTH: Final = 2
+"""How many times the limit a body may take up as a JSON string."""
+_MOST_GROWTH: Final = 6
+_TWO_BYTES: Final = b'"\\\b\t\n\f\r'
+_SIX_BYTES: Final = bytes(code for code in range(0x20) if code not in _TWO_BYTES)
 
 
 class AnswerTooLarge(AsyncProcessorError):
@@ -47,6 +56,24 @@ def collect(encoding: str, limit: int) -> Body:
         case "gzip" | "x-gzip" | "deflate":
             return Compressed(limit)
     raise AnswerBroken(f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
+
+
+def writable(body: bytes, limit: int) -> bytes:
+    """The body itself. Raises AnswerTooLarge if it takes more than twice the limit in a result."""
+    most = GROWTH * limit
+    if _MOST_GROWTH * len(body) > most and written_size(body) > most:
+        raise AnswerTooLarge(f"the answer is larger than {most} bytes as a JSON string")
+    return body
+
+
+def written_size(body: bytes) -> int:
+    """Bytes of a body as a JSON string, without the quotes around it."""
+    text = body.decode(errors="replace").encode()
+    return len(text) + _count(text, _TWO_BYTES) + (_MOST_GROWTH - 1) * _count(text, _SIX_BYTES)
+
+
+def _count(text: bytes, wanted: bytes) -> int:
+    return len(text) - len(text.translate(None, wanted))
 
 
 class Plain:

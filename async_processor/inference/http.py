@@ -132,7 +132,7 @@ class HttpEngine:
         body = answer_body.collect(encoding, self._answer_bytes)
         while chunk := await response.content.readany():
             body.feed(chunk)
-        return body.whole()
+        return answer_body.writable(body.whole(), self._answer_bytes)
 
     def _answer(self, response: aiohttp.ClientResponse, body: bytes) -> Answer:
         headers = response.headers

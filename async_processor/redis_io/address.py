@@ -14,6 +14,7 @@ from async_processor.redis_io.url import SENTINEL_PORT
 
 CONNECT_SECONDS: Final = 3.0
 COMMAND_SECONDS: Final = 5.0
+_SENT_PER_SECOND: Final = 4 * 2**20
 _HEALTH_SECONDS: Final = 15
 
 
@@ -67,6 +68,11 @@ def place(url: str) -> str:
     """The host and port of a URL, without user and password, for people to read."""
     parts = urlsplit(url)
     return parts.netloc.rpartition("@")[2] or parts.path
+
+
+def command_seconds(size: int) -> float:
+    """How long commands of `size` bytes together may take."""
+    return COMMAND_SECONDS + size / _SENT_PER_SECOND
 
 
 def time_limits() -> dict[str, Any]:

@@ -30,8 +30,10 @@ class ClusterClient:
         return self._outage
 
     async def execute(self, *command: Argument, wait: float = 0) -> Any:
+        size = sum(len(part) for part in command if isinstance(part, (str, bytes)))
+        seconds = address.command_seconds(size) + address.CONNECT_SECONDS + wait
         try:
-            async with asyncio.timeout(address.COMMAND_SECONDS + address.CONNECT_SECONDS + wait):
+            async with asyncio.timeout(seconds):
                 answer = await self._cluster.execute_command(*command)
         except ResponseError as error:
             raise self._noted(errors.from_answer(error)) from None

@@ -53,6 +53,8 @@ _PASSING_CODES: Final = re.compile(
     r"(?:^|[ :-])(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|OOM|BUSY|MISCONF|NOREPLICAS"
     r"|UNBLOCKED)\b"
 )
+_CLOSING: Final = re.compile(r"(?:ERR )?Protocol error")
+"""What Redis says, if it gets to it, when an argument is larger than proto-max-bulk-len."""
 _DENIED: Final = (AuthenticationError, AuthorizationError, NoPermissionError)
 
 
@@ -63,9 +65,16 @@ def from_answer(error: Exception) -> AsyncProcessorError:
         return ScriptMissing(f"Redis: {text}")
     if isinstance(error, _DENIED) or text.startswith(("NOPERM", "NOAUTH", "WRONGPASS")):
         return AccessDenied(f"Redis denies access: {text}")
+    if is_last(error):
+        return AnswerLost(f"Redis closes the connection: {text}")
     if isinstance(error, _PASSING) or _PASSING_CODES.search(text):
         return BrokerUnavailable(f"Redis cannot serve now: {text}")
     return BrokerRefused(f"Redis refuses: {text}")
+
+
+def is_last(error: Exception) -> bool:
+    """Whether the server closes the connection after this answer."""
+    return _CLOSING.match(_text(error)) is not None
 
 
 def from_connecting(error: Exception, place: str) -> AsyncProcessorError:

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from async_processor.errors import BrokerUnavailable
 from async_processor.redis_io import errors
-from async_processor.redis_io.address import COMMAND_SECONDS, CONNECT_SECONDS
+from async_processor.redis_io.address import COMMAND_SECONDS, CONNECT_SECONDS, command_seconds
 from async_processor.redis_io.client import Argument, Command, Line
 from async_processor.redis_io.outage import Outage
 
@@ -45,11 +45,11 @@ class PooledClient:
         return self._outage
 
     async def execute(self, *command: Argument, wait: float = 0) -> Any:
-        (answer,) = await self._exchange((command,), COMMAND_SECONDS + wait)
+        (answer,) = await self._exchange((command,), wait)
         return answer
 
     async def pipeline(self, commands: Sequence[Command], wait: float = 0) -> list[Any]:
-        return await self._exchange(commands, COMMAND_SECONDS + wait) if commands else []
+        return await self._exchange(commands, wait) if commands else []
 
     async def line(self) -> Line:
         return PooledLine(self._pool, await self._connected(), self._place)
@@ -59,10 +59,10 @@ class PooledClient:
         if self._close_too is not None:
             await self._close_too()
 
-    async def _exchange(self, commands: Sequence[Command], seconds: float) -> list[Any]:
+    async def _exchange(self, commands: Sequence[Command], wait: float) -> list[Any]:
         try:
             async with self._connection() as connection:
-                answers = await exchange(connection, commands, seconds, self._place)
+                answers = await exchange(connection, commands, self._place, wait=wait)
             answers = [_accepted(answer) for answer in answers]
         except BrokerUnavailable:
             self._outage.failed()
@@ -103,7 +103,7 @@ class PooledLine:
         return answer
 
     async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        answers = await exchange(self._connection, commands, COMMAND_SECONDS, self._place)
+        answers = await exchange(self._connection, commands, self._place)
         return [_accepted(answer) for answer in answers]
 
     async def send(self, *command: Argument) -> None:
@@ -121,12 +121,17 @@ class PooledLine:
 
 
 async def exchange(
-    connection: AbstractConnection, commands: Sequence[Command], seconds: float, place: str
+    connection: AbstractConnection, commands: Sequence[Command], place: str, *, wait: float = 0
 ) -> list[Any]:
-    """Send commands at once and read an answer, or the server's error, for each."""
+    """Send commands at once and read an answer, or the server's error, for each.
+
+    `wait` is how many seconds they block at most, together.
+    """
+    packed = _packed(commands)
+    seconds = command_seconds(len(packed)) + wait
     with _translated(place, seconds):
         async with asyncio.timeout(seconds):
-            await connection.send_packed_command(_packed(commands))
+            await connection.send_packed_command(packed)
             return [await _answer(connection, seconds) for _ in commands]
 
 
@@ -158,6 +163,8 @@ async def _answer(connection: AbstractConnection, seconds: float) -> Any:
     try:
         return await connection.read_response(timeout=2 * seconds)
     except ResponseError as error:
+        if errors.is_last(error):
+            await connection.disconnect(nowait=True)
         return error
 
 

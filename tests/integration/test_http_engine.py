@@ -280,6 +280,11 @@ async def test_unknown_name(engine: HttpEngine) -> None:
             Failure.TOO_LARGE,
             id="gzip bomb",
         ),
+        pytest.param(
+            [http("200 OK", gzip.compress(bytes(99_000)), "Content-Encoding: gzip")],
+            Failure.TOO_LARGE,
+            id="huge in a result",
+        ),
     ],
 )
 async def test_broken_answers(engine: HttpEngine, parts: list[bytes], expected: Failure) -> None:

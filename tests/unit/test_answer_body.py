@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -11,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_processor.inference.answer_body import AnswerBroken, AnswerTooLarge, collect
+from async_processor.inference.answer_body import (
+    AnswerBroken,
+    AnswerTooLarge,
+    collect,
+    writable,
+    written_size,
+)
+from async_processor.wire import result
+from async_processor.wire.result import Result
 
 ENCODERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -64,6 +73,38 @@ def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 5_000_000
+
+
+@given(
+    st.binary(max_size=500) | st.text(max_size=500).map(lambda text: text.encode(errors="replace"))
+)
+def test_the_size_in_a_result_is_what_a_result_takes(body: bytes) -> None:
+    def encoded(payload: str) -> int:
+        return len(result.encode(Result(id="a", payload=payload)))
+
+    assert written_size(body) == encoded(body.decode(errors="replace")) - encoded("")
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.booleans(),
+    st.sampled_from([None, 1, "\t"]),
+)
+def test_json_within_the_limit_is_never_too_large(
+    value: object, plain: bool, indent: int | str | None
+) -> None:
+    body = json.dumps(value, ensure_ascii=plain, indent=indent).encode(errors="replace")
+    assert writable(body, limit=len(body)) == body
+
+
+def test_what_blows_up_in_a_result_is_too_large() -> None:
+    assert len(writable(bytes(333), limit=1000)) == 333
+    for body in (bytes(334), b"\xff" * 668):
+        with pytest.raises(AnswerTooLarge, match="2000 bytes as a JSON string"):
+            writable(body, limit=1000)
 
 
 def test_an_unknown_encoding_is_named() -> None:

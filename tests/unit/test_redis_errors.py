@@ -56,6 +56,8 @@ def test_every_exception_of_redis_py_is_caught_at_the_border(kind: type[Exceptio
         ("WRONGPASS invalid username-password pair", AccessDenied),
         ("WRONGTYPE Operation against a key", BrokerRefused),
         ("ERR unknown command 'BUSYBODY'", BrokerRefused),
+        ("Protocol error: invalid bulk length", AnswerLost),
+        ("ERR Protocol error: invalid bulk length", AnswerLost),
         ("CROSSSLOT Keys in request don't hash to the same slot", BrokerRefused),
     ],
 )

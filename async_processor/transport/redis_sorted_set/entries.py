@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from async_processor.redis_io.keys import lot_key
 from async_processor.transport.base import Bury, Delivery, Outcome, Park, Post, Release, Retry
 from async_processor.wire import dead_letter, result
 from async_processor.wire.names import active_key, cancel_key
+
+LARGE_BYTES: Final = 512 * 2**10
+"""Up to this every Redis takes a call, for its limits of arguments and clients are 1 MiB at least
+(proto-max-bulk-len, client-query-buffer-limit)."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -29,6 +35,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def size(self) -> int:
         return len(self.value) + len(self.result)
+
+    @property
+    def large(self) -> bool:
+        """Whether it is sent alone, and may be too large for the broker."""
+        return self.size > LARGE_BYTES
 
 
 def entry(delivery: Delivery, outcome: Outcome, now: float) -> Entry:
@@ -58,6 +69,24 @@ def without_place(refused: Entry, delivery: Delivery, fault: str, now: float) ->
     reason = f"no list takes the result ({refused.target}: {fault})"
     letter = _letter(delivery, reason, now, refused)
     return _ending(delivery, "bury", None, letter)
+
+
+def too_large(refused: Entry) -> Entry | None:
+    """The next best for an entry whose result Redis cannot take: one that says so.
+
+    None when it is not the result that makes it large.
+    """
+    if len(refused.result) <= LARGE_BYTES:
+        return None
+    message = f"the result of {len(refused.result)} bytes is too large for the broker"
+    reduced = msgspec.structs.replace(
+        result.decode(refused.result),
+        status_code=None,
+        payload=result.error_payload(message),
+        error_code=result.ErrorCode.INFERENCE_ERROR,
+        error_message=message,
+    )
+    return msgspec.structs.replace(refused, result=result.encode(reduced))
 
 
 def _ending(delivery: Delivery, what: str, post: Post | None, letter: bytes = b"") -> Entry:
