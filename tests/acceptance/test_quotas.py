@@ -372,6 +372,20 @@ async def test_a_rate_holds_for_bytes_that_are_sent_again(
     await client.close()
 
 
+async def test_a_retry_is_not_charged_again(fleet: Fleet, producer: Producer) -> None:
+    async with SimulatedPool() as pool:
+        pool.faults.set(error=1, error_status=503)
+        daemon = fleet(pool.url, workers=8, **quota(limit=1, window="10m"))
+        await daemon.start()
+        await producer.submit_many(requests("a", 1))
+        await until(lambda: pool.ledger.total >= 3)
+        pool.faults.clear()
+        (result,) = (await results(producer, ["a-0"])).values()
+        assert result.status_code == 200
+        await producer.submit_many(requests("a", 2)[1:])
+        await parked(daemon, 1)
+
+
 async def _has_results(client: RedisClient, count: int) -> bool:
     return bool(await client.execute("LLEN", "result-list") == count)
 
