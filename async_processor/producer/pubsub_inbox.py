@@ -72,16 +72,19 @@ class Inbox:
     def __init__(self, subscribed: Subscribed, *, shared: bool) -> None:
         self._subscribed = subscribed
         self._shared = shared
-        self._expected: set[str] = set()
+        self._expected: dict[str, None] = {}
         self._waiting: dict[str, asyncio.Future[Taken]] = {}
         self._waiters: Counter[str] = Counter()
         self._kept: dict[str, Received] = {}
         self._task: asyncio.Task[None] | None = None
 
     def expect(self, request_ids: Iterable[str]) -> None:
-        """Somebody here may ask for these requests' results."""
+        """Somebody here may ask for these requests' results; of many the latest are remembered,
+        and the others' come when they are asked for."""
         if self._shared:
-            self._expected.update(request_ids)
+            self._expected.update(dict.fromkeys(request_ids))
+        while len(self._expected) > KEPT:
+            del self._expected[next(iter(self._expected))]
 
     async def take(self, request_id: str) -> Taken:
         """Wait for a request's result; raises BrokerUnavailable."""
@@ -120,10 +123,10 @@ class Inbox:
         answer = self._waiting.pop(request_id, None)
         mine = not self._shared or request_id in self._expected
         if answer is not None and not answer.done():
-            self._expected.discard(request_id)
+            self._expected.pop(request_id, None)
             answer.set_result(self._subscribed.taken(one))
         elif mine and len(self._kept) < KEPT:
-            self._expected.discard(request_id)
+            self._expected.pop(request_id, None)
             self._kept[request_id] = one
         else:
             return False
