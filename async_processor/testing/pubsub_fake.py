@@ -30,7 +30,10 @@ _UNLIMITED: Final = (
 
 
 class PubSubFake:
-    """The server; port 0 takes a free one. `long_poll` is how many seconds an empty pull waits for a message."""
+    """The server; port 0 takes a free one.
+
+    `long_poll` is how many seconds an empty pull waits for a message.
+    """
 
     def __init__(self, *, second: float = 1.0, long_poll: float = 4.0, port: int = 0) -> None:
         self.broker = PubSubBroker(second=second)
