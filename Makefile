@@ -25,7 +25,7 @@ check: $(VENV)/.installed  ## what a change must pass besides the tests
 	$(BIN)/lint-imports
 
 chaos-short: $(VENV)/.installed  ## every fault by itself, then some at random; minutes
-	$(BIN)/pytest -n 2 tests/chaos
+	$(BIN)/pytest -n 3 --dist worksteal tests/chaos
 
 chaos: $(VENV)/.installed  ## 50,000 requests and 500 kills; half an hour, more with CHAOS="--help"
 	$(BIN)/python -m async_processor.testing.chaos $(CHAOS)

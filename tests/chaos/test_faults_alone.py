@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from async_processor.testing.chaos import broker_faults, inference_faults, process_faults
+from async_processor.testing.chaos.catalogue import FAULTS
 from async_processor.testing.chaos.fault import Fault
 from async_processor.testing.chaos.plan import each
 from async_processor.testing.chaos.stage import Scene
@@ -21,12 +22,18 @@ SCENE = Scene(replicas=2, workers=8, latency=0.3)
 GROUPS = {
     "signals": [fault for fault in process_faults.ALL if fault not in process_faults.PROBED],
     "broker": broker_faults.ALL,
-    "probe points": process_faults.PROBED,
+    "probe points before": [fault for fault in process_faults.PROBED if " before " in fault.name],
+    "probe points after": [fault for fault in process_faults.PROBED if " after " in fault.name],
     "inference": inference_faults.ALL,
 }
 
 
-@pytest.mark.timeout(600)
+def test_every_fault_has_its_turn() -> None:
+    turns = [fault for faults in GROUPS.values() for fault in faults]
+    assert sorted(fault.name for fault in turns) == sorted(FAULTS)
+
+
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize("faults", GROUPS.values(), ids=GROUPS)
 async def test_each_alone(faults: list[Fault], tmp_path: Path) -> None:
     plan = each(faults, seed=1, requests=20, replicas=SCENE.replicas)

@@ -24,7 +24,7 @@ from async_processor.testing.pubsub_fleet import (
 from async_processor.testing.pubsub_scene import PubSubScene
 
 REQUESTS = 2000
-KILLS = 30
+KILLS = 15
 WORKERS = 16
 
 

@@ -127,6 +127,11 @@ class Stage:
         """How many requests have no result yet."""
         return len(self.submitted) - len(self.results.seen_at.keys() & set(self.submitted))
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is a result for every request; quicker than `missing`."""
+        return len(self.results.seen_at) >= len(self.submitted)
+
     @asynccontextmanager
     async def broker_frozen(self) -> AsyncIterator[None]:
         """The broker's process stands still meanwhile."""

@@ -22,9 +22,9 @@ from async_processor.testing.chaos.verdict import Verdict, judge
 from async_processor.testing.eventually import eventually, until
 from async_processor.wire.result import ErrorCode
 
-_TRIES: Final = 3
-_WORK_SECONDS: Final = 5.0
-"""So long a fault waits for a call to strike."""
+_TRIES: Final = 5
+_WORK_SECONDS: Final = 10.0
+"""So long a fault waits for a call to strike, unless there is nothing left to do."""
 _QUIET_SECONDS: Final = 1.0
 """After the last result, for one too many to show itself."""
 
@@ -106,8 +106,12 @@ async def _strike(here: Stage, step: Step, fault: Fault) -> Incident:
 
 async def _wait_for_work(here: Stage, touches: str) -> None:
     """So that there is something to strike; but the plan goes on."""
+
+    def at_work_or_idle() -> bool:
+        return here.ledger.running(touches) or here.idle
+
     with suppress(TimeoutError):
-        await until(lambda: here.ledger.running(touches), within=_WORK_SECONDS)
+        await until(at_work_or_idle, within=_WORK_SECONDS)
 
 
 def _lock(here: Stage, replica: Replica, scope: Scope) -> asyncio.Lock:
