@@ -17,7 +17,7 @@ Here with the installed command; what lies below it is proved where it lives:
 |                                                    | integration/test_http_engine_tls            |
 | switch that off without a warning                  | unit/test_config_load                       |
 | run code by a configuration file                   | unit/test_config_yaml_file                  |
-| fill the memory: payload, answer, headers          | acceptance/test_limits                      |
+| fill the memory: payload, answer, headers          | acceptance/test_size_limits                 |
 | fill the broker with dead letters                  | unit/test_letter_limit                      |
 """
 
