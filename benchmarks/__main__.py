@@ -71,7 +71,7 @@ def _options() -> argparse.Namespace:
     add("--samples", type=int, default=200, help="for latency, each way")
     add("--in-flight", type=int, default=2000, help="for memory")
     add("--gate-requests", type=int, default=5000, help="for gate")
-    add("--gate-workers", type=int, default=1280, help="for gate")
+    add("--gate-workers", type=int, default=3200, help="for gate")
     add("--interactive", action="store_true", help="for gate: chats in bursts beside it")
     add("--vllm-folder", type=Path, default=_VLLM_FOLDER, help="where vLLM is, or is installed to")
     options = parser.parse_args()

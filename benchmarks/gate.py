@@ -8,6 +8,10 @@ requests wait in the broker, which is when the gate decides how full the pool is
 The gate reads a real Prometheus that scrapes the router every second, where there is one, else
 the router's page itself. The static limit is what the mean request needs of the cache, computed by
 somebody who knows all sizes; `none` sends as much as there are workers.
+
+A reading lets budget x workers start, so a pool that ends many requests between two readings settles
+where the budget replaces them: ends / workers below the threshold. Hence several times as many workers
+as the pool can hold, which is also where a gate that lets all of them start at once does most harm.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ _AIMS: Final = (
 
 
 async def gate(
-    *, requests: int = 5000, workers: int = 1280, interactive: bool = False, via: str = ""
+    *, requests: int = 5000, workers: int = 3200, interactive: bool = False, via: str = ""
 ) -> Report:
     """Compare the gate with a static limit and with none."""
     via = via or ("prometheus" if prometheus_binary() else "scrape")
