@@ -9,9 +9,9 @@ The gate reads a real Prometheus that scrapes the router every second, where the
 the router's page itself. The static limit is what the mean request needs of the cache, computed by
 somebody who knows all sizes; `none` sends as much as there are workers.
 
-A reading lets budget x workers start, so a pool that ends many requests between two readings settles
-where the budget replaces them: ends / workers below the threshold. Hence several times as many workers
-as the pool can hold, which is also where a gate that lets all of them start at once does most harm.
+A reading lets budget x workers start, so a pool that ends many requests between two readings
+settles where the budget replaces them: ends / workers below the threshold. Hence several times as
+many workers as the pool can hold, where a gate that lets all start at once does most harm.
 """
 
 from __future__ import annotations
