@@ -7,7 +7,7 @@ its own delivery on; the lease keeper, the cancellation watch and the drain only
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
@@ -118,6 +118,10 @@ class Holdings:
         held.left()
         if not self._held:
             self._empty.set()
+
+    def count(self, phase: Phase, queue_names: Set[str]) -> int:
+        """How many deliveries of these queues are in the phase."""
+        return sum(held.phase is phase and held.delivery.queue_name in queue_names for held in self)
 
     def by_token(self, token: str) -> Held | None:
         return self._held.get(token)

@@ -219,8 +219,21 @@ async def test_a_closed_gate_sends_nothing_and_still_answers_the_expired() -> No
         await eventually(counted)
         status = (await running.get("/status")).json()
         assert status["queues"][0]["backlog"] == 1
-        assert "gate is closed" in status["queues"][0]["why"]
+        why = status["queues"][0]["why"]
+        assert "gate is closed" in why
+        assert "; deadlines pass, the last " in why
         assert status["queues"][0]["gate"]["budget"] == 0
+
+
+async def test_an_open_gate_that_sees_nothing_is_told_also_when_nothing_waits() -> None:
+    unread = {"type": "endpoint-scrape", "url": "http://127.0.0.1:9/", "metric": "m", "fallback": 1}
+    async with stage(queue={"gate": unread}) as running:
+
+        async def told() -> bool:
+            why = (await running.get("/status")).json()["queues"][0]["why"]
+            return why.startswith("the queue's gate is open although its source cannot be read (")
+
+        await eventually(told)
 
 
 async def test_a_closed_gate_counts_while_work_lies_in_the_broker_and_only_then(

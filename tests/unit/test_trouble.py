@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from async_processor.settlement.decision import Category, Decision, Ending
-from async_processor.settlement.trouble import RECENT, Trouble
+from async_processor.settlement.trouble import MISSED_LATELY, RECENT, Trouble
 from async_processor.testing.clock import ManualClock
 from async_processor.transport.base import Release
 
@@ -20,6 +20,7 @@ SUCCESS = Decision(outcome=Release(), ending=Ending.SUCCEEDED)
 BAD_REQUEST = Decision(
     outcome=Release(), ending=Ending.FAILED, category=Category.CLIENT, fault="HTTP 400"
 )
+LATE = Decision(outcome=Release(), ending=Ending.EXPIRED)
 NO_CALL = Decision(outcome=Release(), ending=Ending.RELEASED)
 
 
@@ -49,6 +50,19 @@ async def test_an_old_failure_is_forgotten() -> None:
     assert "600 s ago" in trouble.words()
     await clock.advance(1)
     assert trouble.words() == ""
+
+
+async def test_a_missed_deadline_is_told_for_a_while_also_when_others_succeed() -> None:
+    clock = ManualClock()
+    trouble = Trouble(clock, queue_id="q")
+    assert trouble.missed() == ""
+    trouble.note(LATE)
+    trouble.note(SUCCESS)
+    await clock.advance(MISSED_LATELY)
+    assert trouble.missed() == "deadlines pass, the last 60 s ago"
+    await clock.advance(1)
+    assert trouble.missed() == ""
+    assert trouble_after(LATE).words() == "", "that is no failing call"
 
 
 def test_the_log_is_warned_of_what_the_gateway_does_wrong() -> None:
