@@ -21,7 +21,7 @@ from async_processor.google_io.values import Message, Received, Verdict
 from async_processor.testing.eventually import until
 from async_processor.transport.base import SUSPECT_AFTER
 from async_processor.transport.google_pubsub import marks
-from async_processor.transport.google_pubsub.hand import SUSPECT_PAUSE, Hand
+from async_processor.transport.google_pubsub.hand import HOLD, SUSPECT_PAUSE, Hand
 from async_processor.transport.google_pubsub.leases import FORGIVEN, Lease, Leases
 from async_processor.transport.google_pubsub.marks import Marks
 from async_processor.transport.google_pubsub.results import Results
@@ -266,6 +266,19 @@ async def test_what_nobody_takes_is_given_back_and_asked_for_no_more() -> None:
     await until(lambda: source.returned == [("a", 0)])
     assert await hand.wait(5), "it is still there, for whoever is free"
     assert source.asked == [1]
+    await hand.close()
+
+
+async def test_a_pull_that_outlasts_the_hold_of_the_last_one_loses_nothing() -> None:
+    source = Source()
+    hand = Hand(source.pull, source.give_back)
+    source.waiting.put_nowait([lease("a")])
+    assert len(await hand.take(8, suspects=False)) == 1
+    assert not await hand.take(8, suspects=False), "the next pull is under way"
+    await asyncio.sleep(HOLD)  # timers run in their order: that of the first pull before this one
+    source.waiting.put_nowait([lease("b")])
+    assert await hand.wait(5)
+    assert [one.received.ack_id for one in await hand.take(8, suspects=False)] == ["b"]
     await hand.close()
 
 

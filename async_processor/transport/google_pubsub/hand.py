@@ -106,10 +106,12 @@ class Hand:
     async def _fill(self, limit: int) -> None:
         """Runs only while nothing is here, so that all that is here came at once."""
         try:
-            self._leases.extend(await self._pull(limit))
+            pulled = await self._pull(limit)
         except Exception as error:  # noqa: BLE001 - it is theirs who wait
             self._fault = error
+            return
         self._stop_holding()
+        self._leases.extend(pulled)
         if self._leases:
             loop = asyncio.get_running_loop()
             self._holding = loop.call_later(HOLD, self._return_unclaimed)
