@@ -1,23 +1,31 @@
 """Every alert fires for a real daemon in real trouble: what promtool proves of made-up series holds
 (joins and labels included) for those that the daemon shows.
 
+The failure modes of the operations guide are among the troubles. Of each, what the guide and the
+dashboard ask Prometheus has an answer, and `status` says it in words.
+
 The rules are those that are shipped, with windows of some seconds and without patience.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
+import msgspec
 import pytest
 
 from async_processor.producer import Producer, Submission
 from async_processor.redis_io.connect import open_client
+from async_processor.sim.engine import EngineSettings
 from async_processor.sim.faults import Faults
 from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.daemons import DaemonProcess, short_lived_settings
@@ -25,12 +33,21 @@ from async_processor.testing.eventually import eventually
 from async_processor.testing.prometheus import PrometheusServer
 from async_processor.testing.servers import RedisServer
 
-RULES: Final = (
-    Path(__file__).parents[2] / "charts" / "async-processor" / "files" / "alerts.yaml"
-).read_text()
+T = TypeVar("T")
+ROOT: Final = Path(__file__).parents[2]
+FILES: Final = ROOT / "charts" / "async-processor" / "files"
+RULES: Final = (FILES / "alerts.yaml").read_text()
+PANELS: Final = {
+    panel["title"]: [target["expr"] for target in panel["targets"]]
+    for panel in json.loads((FILES / "dashboard.json").read_text())["panels"]
+    if panel["type"] != "row"
+}
+GUIDE: Final = (ROOT / "docs" / "operations.md").read_text()
 WITHIN: Final = 80.0
-WORKERS: Final = {"narrow": 1}
+WORKERS: Final = {"narrow": 1, "patient": 8, "blind": 40}
 """More than are ever needed for the others."""
+AT_ONCE: Final = {"patient": 6, "blind": 6}
+"""Requests of a round of traffic, where it is not one."""
 PACE: Final = 0.3
 """Seconds between two rounds of traffic, and between two looks at the alerts."""
 
@@ -40,7 +57,9 @@ WHILE_REDIS_IS_THERE: Final = {
     ("HighShedRate", "shed"),
     ("HighDeadlineExceededRate", "closed"),
     ("GateClosedWithBacklog", "closed"),
+    ("GateClosedWithBacklog", "patient"),
     ("GateSourceUnavailable", "closed"),
+    ("GateSourceUnavailable", "blind"),
     ("DeadlinesAtRisk", "closed"),
     ("BacklogGrowingWhileIdle", "limited"),
     ("WorkersAtLimit", "narrow"),
@@ -54,43 +73,163 @@ AFTER_A_CRASH_AND_A_MISTAKE: Final = {
 WITHOUT_REDIS: Final = {("ResultsNotWritten", ""), ("BacklogSourceUnavailable", "failing")}
 
 
+class FailureMode(msgspec.Struct, frozen=True, kw_only=True):
+    """A section of the guide, produced in `queue`: the alert that tells of it, the panels that show
+    it, and what `status` says."""
+
+    queue: str
+    alert: str
+    panels: tuple[str, ...]
+    says: str
+
+
+FAILURE_MODES: Final = {
+    "Backlog grows while workers idle": FailureMode(
+        queue="limited",
+        alert="BacklogGrowingWhileIdle",
+        panels=("How much is waiting?", "Whose quota holds requests back?"),
+        says="over their quotas: tenant",
+    ),
+    "Backlog grows at utilisation 1.0": FailureMode(
+        queue="narrow",
+        alert="WorkersAtLimit",
+        panels=(
+            "How much of the workers is used?",
+            "What does the gate read against its threshold?",
+        ),
+        says="all 1 workers of pool 'narrow' are busy",
+    ),
+    "High queue time with normal inference time": FailureMode(
+        queue="patient",
+        alert="GateClosedWithBacklog",
+        panels=(
+            "How many requests wait at gates, or for a worker?",
+            "How long do requests wait from claim to call?",
+            "How long do the calls take?",
+        ),
+        says="wait in memory, in workers' places",
+    ),
+    "Rising inference time with the gate open": FailureMode(
+        queue="blind",
+        alert="GateSourceUnavailable",
+        panels=(
+            "How long do the calls take?",
+            "How far is the gate open?",
+            "Can the gates and the backlog be read?",
+        ),
+        says="is open although its source cannot be read",
+    ),
+    "Deadlines missed": FailureMode(
+        queue="closed",
+        alert="HighDeadlineExceededRate",
+        panels=(
+            "How do requests end?",
+            "How close are the waiting requests to their deadlines?",
+        ),
+        says="deadlines pass, the last",
+    ),
+    "Shedding": FailureMode(
+        queue="shed",
+        alert="HighShedRate",
+        panels=("How many calls are sent, retried or shed?",),
+        says="RATE_LIMIT: HTTP 429",
+    ),
+}
+
+
+def questions(section: str) -> Iterator[str]:
+    """What the guide and the dashboard ask about a failure mode, of its queue and pool alone."""
+    mode = FAILURE_MODES[section]
+    (text,) = re.findall(
+        rf"^### {re.escape(section)}$(.*?)(?=^##)", GUIDE, re.MULTILINE | re.DOTALL
+    )
+    asked = re.findall(r"```promql\n(.*?)```", text, re.DOTALL)
+    asked += [query for title in mode.panels for query in PANELS[title]]
+    variables = {"$queue": mode.queue, "$pool": mode.queue, "$namespace": ".*"}
+    for query in asked:
+        yield re.sub(r"\$\w+", lambda found: variables.get(found[0], "6s"), query)
+
+
 def impatient(rules: str) -> str:
     """The rules as they are, for a test that cannot wait for minutes."""
     return re.sub(r"for: \w+", "for: 0s", re.sub(r"\[\d+[mh]\]", "[6s]", rules))
 
 
-class Alerts:
-    """What Prometheus says, as pairs of an alert and the queue or the pool that it is about."""
+class Watched:
+    """What Prometheus and `status` say of the troubles."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
-        self._url = url
+    def __init__(
+        self, prometheus: PrometheusServer, daemon: DaemonProcess, client: httpx.AsyncClient
+    ) -> None:
+        self._api = f"{prometheus.url}/api/v1"
+        self._daemon = daemon
         self._client = client
 
     async def fire(self, expected: set[tuple[str, str]]) -> None:
         """Wait until each of the alerts has fired."""
-        missing = set(expected)
+        await _seen(expected, self._firing, "these alerts did not fire")
 
-        async def all_fired() -> bool:
-            missing.difference_update(await self._firing())
-            return not missing
+    async def answer(self, queries: set[str]) -> None:
+        """Wait until each of the queries has had an answer."""
 
-        try:
-            await eventually(all_fired, within=WITHIN)
-        except TimeoutError:
-            pytest.fail(f"these alerts did not fire: {sorted(missing)}")
+        async def answered(remaining: Set[str]) -> set[str]:
+            return {query for query in remaining if await self._has_answer(query)}
 
-    async def _firing(self) -> Iterator[tuple[str, str]]:
-        await asyncio.sleep(PACE)
-        answer = await self._client.get(f"{self._url}/api/v1/alerts")
+        await _seen(queries, answered, "these queries had no answer")
+
+    async def say(self, words: set[str]) -> None:
+        """Wait until the command has said each of these."""
+
+        async def said(remaining: Set[str]) -> set[str]:
+            text = await self._status()
+            return {words for words in remaining if words in text}
+
+        await _seen(words, said, "`status` did not say")
+
+    async def _firing(self, _: Set[tuple[str, str]]) -> set[tuple[str, str]]:
+        answer = await self._client.get(f"{self._api}/alerts")
         found: Sequence[dict[str, Any]] = answer.json()["data"]["alerts"]
         labels = [each["labels"] for each in found if each["state"] == "firing"]
-        return (
+        return {
             (
                 each["alertname"].removeprefix("AsyncProcessor"),
                 each.get("queue_name") or each.get("pool_name", ""),
             )
             for each in labels
+        }
+
+    async def _has_answer(self, query: str) -> bool:
+        answer = await self._client.get(f"{self._api}/query", params={"query": query})
+        series: Sequence[dict[str, Any]] = answer.json()["data"]["result"]
+        return any(math.isfinite(float(each["value"][1])) for each in series)
+
+    async def _status(self) -> str:
+        url = f"http://127.0.0.1:{self._daemon.health_port}"
+        command = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "async_processor", "status", "--daemon", url),
+            *("--config", str(self._daemon.config_file)),
+            stdout=asyncio.subprocess.PIPE,
         )
+        said, _ = await command.communicate()
+        return said.decode()
+
+
+async def _seen(
+    expected: set[T], look: Callable[[Set[T]], Awaitable[set[T]]], complaint: str
+) -> None:
+    """Look again and again until each of them has been seen once."""
+    missing = set(expected)
+
+    async def all_seen() -> bool:
+        missing.difference_update(await look(frozenset(missing)))
+        if missing:
+            await asyncio.sleep(PACE)
+        return not missing
+
+    try:
+        await eventually(all_seen, within=WITHIN)
+    except TimeoutError:
+        pytest.fail(f"{complaint}: {sorted(map(str, missing))}")
 
 
 @pytest.fixture
@@ -101,6 +240,8 @@ async def pools() -> AsyncIterator[dict[str, SimulatedPool]]:
         "failing": SimulatedPool(latency=0.0, faults=Faults(error=1.0)),
         "shedding": SimulatedPool(latency=0.0, faults=Faults(throttle=1.0, retry_after=None)),
         "hanging": SimulatedPool(latency=0.0, faults=Faults(hang=1.0)),
+        "unhurried": SimulatedPool(latency=1.0),
+        "overrun": SimulatedPool(engine=EngineSettings(max_num_seqs=1, step_seconds=0.1)),
     }
     async with AsyncExitStack() as stack:
         for pool in made.values():
@@ -119,6 +260,12 @@ def settings(pools: Mapping[str, SimulatedPool], redis_server: RedisServer) -> d
         "baseline": 0.1,
     }
     per_tenant = {"type": "redis-quota", "mode": "concurrency", "limit": 1}
+    one_by_one = {
+        "type": "tier-priority-admission",
+        "saturation_gate": "local-max-concurrency",
+        "saturation_gate_params": {"limit": 1},
+    }
+    within_quota = {"type": "redis-quota", "gating_mode": "classifying", "limit": 100_000}
     gateways: dict[str, tuple[str, dict[str, Any]]] = {
         "failing": ("failing", {}),
         "shed": ("shedding", {}),
@@ -126,6 +273,11 @@ def settings(pools: Mapping[str, SimulatedPool], redis_server: RedisServer) -> d
         "limited": ("hanging", {"gate": per_tenant}),
         "narrow": ("hanging", {"gate": with_room}),
         "stuck": ("hanging", {}),
+        "patient": (
+            "unhurried",
+            {"gate": {"type": "composite", "gates": [within_quota, one_by_one]}},
+        ),
+        "blind": ("overrun", {"gate": unread | {"fallback": 1.0}}),
     }
     whole = short_lived_settings(redis_server.url, "")
     whole["transport"] |= {
@@ -149,7 +301,7 @@ def settings(pools: Mapping[str, SimulatedPool], redis_server: RedisServer) -> d
 async def traffic(url: str) -> AsyncIterator[None]:
     """A few requests for every queue, again and again, and something that is no request."""
     async with AsyncExitStack() as stack:
-        names = ("failing", "shed", "closed", "limited", "narrow", "stuck")
+        names = ("failing", "shed", "closed", "limited", "narrow", "stuck", "patient", "blind")
         producers = {
             name: await stack.enter_async_context(Producer(url, queue=name)) for name in names
         }
@@ -161,7 +313,8 @@ async def traffic(url: str) -> AsyncIterator[None]:
                 for name, producer in producers.items():
                     # What comes to a closed gate so late can only expire.
                     late = [_request("1s")] if name == "closed" else []
-                    await producer.submit_many([_request("5m"), *late])
+                    count = AT_ONCE.get(name, 1)
+                    await producer.submit_many([_request("5m") for _ in range(count)] + late)
                 await client.execute("ZADD", "failing", 1.0, "no request")
                 await asyncio.sleep(PACE)
 
@@ -178,7 +331,7 @@ def _request(deadline: str) -> Submission:
     return Submission(payload=payload, deadline=deadline, metadata={"userid": "tenant"})
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 async def test_every_alert_fires_for_a_daemon_in_trouble(
     settings: dict[str, Any],
     pools: Mapping[str, SimulatedPool],
@@ -192,16 +345,26 @@ async def test_every_alert_fires_for_a_daemon_in_trouble(
         httpx.AsyncClient(timeout=10) as client,
     ):
         targets = [f"127.0.0.1:{daemon.metrics_port}" for daemon in (survivor, victim)]
-        alerts = Alerts(prometheus_for(*targets, rules=impatient(RULES)).url, client)
+        prometheus = prometheus_for(*targets, rules=impatient(RULES))
+        watched = Watched(prometheus, survivor, client)
         async with traffic(redis_server.url):
-            await alerts.fire(WHILE_REDIS_IS_THERE)
+            await watched.fire(WHILE_REDIS_IS_THERE)
+            await watched.answer({query for each in FAILURE_MODES for query in questions(each)})
+            await watched.say({mode.says for mode in FAILURE_MODES.values()})
             await eventually(lambda: victim.metric("inflight_requests", queue_name="stuck"))
             await victim.kill()
             survivor.replace_config("nonsense: true")
-            await alerts.fire(AFTER_A_CRASH_AND_A_MISTAKE)
+            await watched.fire(AFTER_A_CRASH_AND_A_MISTAKE)
         redis_server.kill()
         await pools["hanging"].stop()  # so that calls end whose outcome nobody takes
-        await alerts.fire(WITHOUT_REDIS)
+        await watched.fire(WITHOUT_REDIS)
+
+
+def test_every_failure_mode_of_the_guide_is_produced_and_has_its_alert() -> None:
+    (text,) = re.findall(r"^## Why does the backlog(.*?)^## ", GUIDE, re.MULTILINE | re.DOTALL)
+    assert list(FAILURE_MODES) == re.findall(r"^### (.+)$", text, re.MULTILINE)
+    for mode in FAILURE_MODES.values():
+        assert (mode.alert, mode.queue) in WHILE_REDIS_IS_THERE
 
 
 def test_no_alert_is_left_out() -> None:
