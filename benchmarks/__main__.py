@@ -20,22 +20,30 @@ import uvloop
 from rich.console import Console
 
 from async_processor.testing.servers import server_binaries
+from benchmarks.admission import admission
+from benchmarks.backlog import backlog
+from benchmarks.bulk import bulk
 from benchmarks.contender import OUR_COMMAND, Contender, our_configuration
 from benchmarks.gate import gate
 from benchmarks.http_clients import http_clients
-from benchmarks.idle import idle
+from benchmarks.idle import closed_gate, idle
 from benchmarks.latency import latency
-from benchmarks.memory import LIMITS, in_flight, memory
+from benchmarks.memory import LIMITS, held, memory
 from benchmarks.processes import BenchmarkFailed
 from benchmarks.report import Report, machine, show
 from benchmarks.startup import startup
-from benchmarks.throughput import throughput
+from benchmarks.throughput import in_flight, throughput
 from benchmarks.vllm_interactive import vllm_interactive
 from benchmarks.vllm_readings import vllm_readings
 
 _IN_ALL: Final = ("throughput", "latency", "memory", "startup", "idle")
 _NAMES: Final = (
     *_IN_ALL,
+    "admission",
+    "closed-gate",
+    "in-flight",
+    "backlog",
+    "bulk",
     "limits",
     "http-clients",
     "gate",
@@ -66,10 +74,13 @@ def _options() -> argparse.Namespace:
     add("--command", default=OUR_COMMAND, help="what starts the processor under test")
     add("--configuration", type=Path, help="the template of its configuration file")
     add("--workers", type=int, nargs="+", default=[64, 256], help="for throughput")
-    add("--requests", type=int, default=10_000, help="for throughput, a turn")
-    add("--turns", type=int, default=3, help="for throughput and vllm")
+    add("--requests", type=int, default=10_000, help="for throughput and admission, a turn")
+    add("--turns", type=int, default=3, help="for throughput and whatever else takes turns")
     add("--samples", type=int, default=200, help="for latency, each way")
     add("--in-flight", type=int, default=2000, help="for memory")
+    add("--calls", type=int, default=10_000, help="for in-flight, and bulk's calls in flight")
+    add("--backlog", type=int, default=1_000_000, help="for backlog, the long one")
+    add("--bulk", type=int, default=100_000, help="for bulk, the requests at one stroke")
     add("--gate-requests", type=int, default=5000, help="for gate")
     add("--gate-workers", type=int, default=3200, help="for gate")
     add("--interactive", action="store_true", help="for gate: chats in bursts beside it")
@@ -91,8 +102,13 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
         "throughput": partial(
             throughput, contender, workers=workers, requests=requests, turns=turns
         ),
+        "admission": partial(admission, requests=requests, turns=turns),
+        "closed-gate": closed_gate,
+        "in-flight": partial(in_flight, contender, calls=options.calls, turns=turns),
+        "backlog": partial(backlog, contender, requests=options.backlog, turns=turns),
+        "bulk": partial(bulk, requests=options.bulk, in_flight=options.calls),
         "latency": partial(latency, contender, samples=options.samples),
-        "memory": partial(memory, contender, in_flight(options.in_flight), name="memory"),
+        "memory": partial(memory, contender, held(options.in_flight), name="memory"),
         "limits": partial(memory, contender, LIMITS, name="limits"),
         "startup": partial(startup, contender),
         "idle": partial(idle, contender),

@@ -39,22 +39,27 @@ transport:
 _OUR_QUEUE: Final = """\
     - queue_name: %s
       igw_base_url: {gateway}
-      gate: {type: constant}
+      gate: {gate}
 """
 _OUR_REST: Final = """\
 worker_pools:
   - {id: default, workers: {workers}}
 server: {bind: 127.0.0.1, health_port: {health_port}, metrics_port: {metrics_port}}
 """
+WITH_PROMETHEUS: Final = 'prometheus: {url: "{gateway}", cache_ttl: 1s}\n'
+"""For a gate that asks the instant server."""
+CLOSED: Final = '{type: prometheus-query, query: "0"}'
+"""A gate that is closed."""
 
 _READY_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.005
 
 
-def our_configuration(*, more_queues: int = 0) -> str:
-    """The daemon's configuration, all defaults; `more_queues` stay empty."""
+def our_configuration(*, more_queues: int = 0, gate: str = "{type: constant}") -> str:
+    """The daemon's configuration, all else by default; `more_queues` stay empty."""
     queues = ["{queue}", *(f"empty-{number}" for number in range(more_queues))]
-    return _OUR_TRANSPORT + "".join(_OUR_QUEUE % queue for queue in queues) + _OUR_REST
+    entries = (_OUR_QUEUE.replace("{gate}", gate) % queue for queue in queues)
+    return _OUR_TRANSPORT + "".join(entries) + _OUR_REST
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):

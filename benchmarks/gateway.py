@@ -15,10 +15,10 @@ import msgspec
 
 from async_processor.testing.servers import free_port
 from benchmarks.instant_server import Stats
-from benchmarks.processes import running
+from benchmarks.processes import BenchmarkFailed, running
 
 _LOOK_SECONDS: Final = 0.01
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 120.0
 
 
 class Gateway:
@@ -32,6 +32,14 @@ class Gateway:
         """Its calls so far."""
         async with httpx.AsyncClient() as client:
             return msgspec.json.decode((await client.get(f"{self.url}/stats")).content, type=Stats)
+
+    async def holding(self, calls: int) -> None:
+        """Wait until it holds so many calls; raises BenchmarkFailed when they do not come."""
+        deadline = time.monotonic() + _PATIENCE
+        while (held := (await self.stats()).held) < calls:
+            if time.monotonic() > deadline:
+                raise BenchmarkFailed(f"of {calls} calls only {held} came")
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def ready(self) -> None:
         """Wait until it answers."""
@@ -48,10 +56,11 @@ class Gateway:
 
 
 @asynccontextmanager
-async def instant_gateway(delay: float = 0.0) -> AsyncIterator[Gateway]:
-    """A server that answers at once, or after `delay` seconds."""
+async def instant_gateway(delay: float = 0.0, *, failures: int = 0) -> AsyncIterator[Gateway]:
+    """A server that answers at once, or after `delay` seconds; the first `failures` calls fail."""
     port = free_port()
-    command = (sys.executable, "-m", "benchmarks.instant_server", str(port), str(delay))
+    arguments = (str(port), str(delay), str(failures))
+    command = (sys.executable, "-m", "benchmarks.instant_server", *arguments)
     async with running(command, Path("/dev/null")) as process:
         gateway = Gateway(f"http://127.0.0.1:{port}", process.pid)
         await gateway.ready()

@@ -1,10 +1,11 @@
 """An inference server that costs next to nothing, so that the client is what is measured.
 
-    python -m benchmarks.instant_server PORT [DELAY]
+    python -m benchmarks.instant_server PORT [DELAY [FAILURES]]
 
 It answers every POST at once, or after DELAY seconds, with a completion that says when the call
-arrived (`arrived`, seconds of the machine's monotonic clock, which all processes share). GET
-/stats tells how many calls it has seen, how many it holds, and how many it held at most.
+arrived (`arrived`, seconds of the machine's monotonic clock, which all processes share). The first
+FAILURES calls get a 503. GET /stats tells how many calls it has seen, how many it holds, and how
+many it held at most. It is a Prometheus, too, that knows expressions of one number.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import uvloop
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _LENGTH: Final = b"content-length:"
+_QUERY: Final = "/api/v1/query?query="
 
 
 class Stats(msgspec.Struct):
@@ -29,19 +31,33 @@ class Stats(msgspec.Struct):
     most_held: int = 0
 
 
-def answer(body: bytes) -> bytes:
+def answer(body: bytes, status: bytes = b"200 OK") -> bytes:
     """A whole HTTP answer."""
-    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
-        len(body),
-        body,
+    head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % (status, len(body)) + body
+
+
+_FAILURE: Final = answer(b'{"error":"not yet"}', b"503 Service Unavailable")
+
+
+def _completion() -> bytes:
+    return answer(
+        b'{"choices":[{"text":"hi"}],"usage":{"prompt_tokens":1,"completion_tokens":1},'
+        b'"arrived":%.6f}' % time.monotonic()
     )
+
+
+def _scalar(number: str) -> bytes:
+    data = {"resultType": "scalar", "result": [time.time(), number]}
+    return msgspec.json.encode({"status": "success", "data": data})
 
 
 class InstantServer(asyncio.Protocol):
     """One connection; reads just enough HTTP to know where a request ends."""
 
-    def __init__(self, delay: float, stats: Stats) -> None:
+    def __init__(self, delay: float, failures: int, stats: Stats) -> None:
         self._delay = delay
+        self._failures = failures
         self._stats = stats
         self._received = b""
 
@@ -51,26 +67,27 @@ class InstantServer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         while (end := _request_end(self._received)) is not None:
-            asks_stats = self._received.startswith(b"GET")
+            target = self._received.split(b" ", 2)[1] if self._received.startswith(b"GET") else b""
             self._received = self._received[end:]
-            if asks_stats:
-                self._transport.write(answer(msgspec.json.encode(self._stats)))
+            if target:
+                self._transport.write(answer(self._told(target)))
             else:
                 self._called()
 
+    def _told(self, target: bytes) -> bytes:
+        _, asks, expression = target.decode().partition(_QUERY)
+        return _scalar(expression) if asks else msgspec.json.encode(self._stats)
+
     def _called(self) -> None:
-        body = (
-            b'{"choices":[{"text":"hi"}],"usage":{"prompt_tokens":1,"completion_tokens":1},'
-            b'"arrived":%.6f}' % time.monotonic()
-        )
         stats = self._stats
         stats.calls += 1
+        whole = _FAILURE if stats.calls <= self._failures else _completion()
         if not self._delay:
-            self._transport.write(answer(body))
+            self._transport.write(whole)
             return
         stats.held += 1
         stats.most_held = max(stats.most_held, stats.held)
-        asyncio.get_running_loop().call_later(self._delay, self._let_go, answer(body))
+        asyncio.get_running_loop().call_later(self._delay, self._let_go, whole)
 
     def _let_go(self, whole: bytes) -> None:
         self._stats.held -= 1
@@ -91,14 +108,18 @@ def _content_length(head: bytes) -> int:
     return int(rest.partition(b"\r\n")[0]) if found else 0
 
 
-async def serve(port: int, delay: float) -> None:
+async def serve(port: int, delay: float = 0.0, failures: int = 0) -> None:
     """Serve until cancelled."""
     stats = Stats()
     server = await asyncio.get_running_loop().create_server(
-        lambda: InstantServer(delay, stats), "127.0.0.1", port, backlog=8192
+        lambda: InstantServer(delay, failures, stats), "127.0.0.1", port, backlog=8192
     )
     await server.serve_forever()
 
 
+def main(port: str, delay: str = "0", failures: str = "0") -> None:
+    uvloop.run(serve(int(port), float(delay), int(failures)))
+
+
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
+    main(*sys.argv[1:])

@@ -32,7 +32,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     results: int = 0
 
 
-def in_flight(calls: int) -> Sequence[Scene]:
+def held(calls: int) -> Sequence[Scene]:
     """Twice as many requests as fit at once; a call takes long enough for all to be in flight."""
     return [Scene(workers=calls, backlog=2 * calls)]
 
@@ -65,12 +65,12 @@ async def _played(contender: Contender, scene: Scene) -> dict[str, Cell]:
         idle = resident_mib(processor.pid)
         await here.lay_aside(scene.backlog, body)
         seconds, most = await _watched(here, processor.pid, scene.results or scene.backlog)
-        held = (await gateway.stats()).most_held
+        most_held = (await gateway.stats()).most_held
     return {
         "workers": scene.workers,
         "backlog": scene.backlog,
         "bytes each": len(body),
-        "most in flight": held if scene.delay else "",
+        "most in flight": most_held if scene.delay else "",
         "idle MiB": idle,
         "most MiB": most,
         "KiB per worker": (most - idle) * 1024 / scene.workers,

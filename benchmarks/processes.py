@@ -71,6 +71,16 @@ def resident_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
 
 
+def peak_mib(pid: int) -> float:
+    """The most memory that a process and its children have had in RAM so far, in MiB each."""
+    return sum(_kibibytes(each, "VmHWM") for each in family(pid)) / 1024
+
+
+def _kibibytes(pid: int, name: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
 def _stat(pid: int) -> list[str]:
     """The fields after the name, which may hold anything."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

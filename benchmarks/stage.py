@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from async_processor.redis_io.client import Argument, RedisClient
+from async_processor.redis_io.client import Argument, Command, RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.testing.servers import RedisServer
 from benchmarks.contender import Contender, Running, started
-from benchmarks.messages import RESULTS, laid_aside, released
+from benchmarks.messages import (
+    ASIDE,
+    QUEUE,
+    RESULTS,
+    Message,
+    laid_aside,
+    messages,
+    messages_of,
+)
 from benchmarks.processes import BenchmarkFailed
 
 _LOOK_SECONDS: Final = 0.01
-_PATIENCE: Final = 120.0
+_PATIENCE: Final = 300.0
 
 
 class Stage:
@@ -41,13 +48,25 @@ class Stage:
 
     async def lay_aside(self, count: int, body: bytes) -> None:
         """Write a backlog of equal requests where the processor does not look."""
-        await self.lay_aside_each(repeat(body, count))
+        await self.lay_aside_messages(messages(count, body))
 
     async def lay_aside_each(self, bodies: Iterable[bytes]) -> None:
-        """Write a backlog where the processor does not look; clears what went before."""
+        """Write a backlog of these payloads where the processor does not look."""
+        await self.lay_aside_messages(messages_of(bodies))
+
+    async def lay_aside_messages(self, load: Iterable[Message], *, key: str = ASIDE) -> None:
+        """Write a backlog where the processor does not look; clears the results before it."""
         await self.ask("DEL", RESULTS)
-        for batch in laid_aside(bodies):
+        await self.send(laid_aside(load, key=key))
+
+    async def send(self, batches: Iterable[Sequence[Command]]) -> None:
+        """Pipelines of the driver's own."""
+        for batch in batches:
             await self._client.pipeline(batch)
+
+    async def release(self, *, key: str = ASIDE, to: str = QUEUE) -> None:
+        """Put a backlog that was laid aside where the processor looks, at one stroke."""
+        await self.ask("RENAME", key, to)
 
     async def work_off(self, count: int, *, patience: float = _PATIENCE) -> float:
         """Release the backlog; returns the seconds until its last result stands.
@@ -56,11 +75,16 @@ class Stage:
             BenchmarkFailed: the processor ended, or it took longer than `patience` seconds.
         """
         start = time.perf_counter()
-        await self.ask(*released())
-        while await self.ask("LLEN", RESULTS) < count:
-            self._check(patience=start + patience - time.perf_counter())
-            await asyncio.sleep(_LOOK_SECONDS)
+        await self.release()
+        await self.results(count, patience=patience)
         return time.perf_counter() - start
+
+    async def results(self, count: int, *, patience: float = _PATIENCE) -> None:
+        """Wait until so many results stand; raises as `work_off`."""
+        end = time.perf_counter() + patience
+        while await self.ask("LLEN", RESULTS) < count:
+            self._check(patience=end - time.perf_counter())
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _check(self, *, patience: float) -> None:
         if self._processor is not None:
