@@ -244,7 +244,9 @@ def _over_pages(
 def _vllm_pool(settings: configured.VllmPoolGate, context: GateContext, spot: Spot) -> Gate:
     rule = vllm.rule(settings)
     if settings.selector:
-        return _over_prometheus(settings, vllm.query(settings), rule, context, spot)
+        prometheus = _prometheus(settings.type, context)
+        asked = vllm.scraped_source(settings, prometheus.url, context.sensors.http)
+        return _over_readings(settings, asked, prometheus.cache_ttl, rule, context, spot)
     source = vllm.source(settings, context.sensors.http)
     return _over_pages(settings, source, rule, context, spot)
 

@@ -185,9 +185,9 @@ class SensorGate(WithoutLots):
         """The sensor's latest, which the allowance now goes by."""
         self._seen = latest = self._sensor.latest()
         match latest:
-            case Reading(taken_at=taken_at):
+            case Reading(knows_until=until):
                 self._reading = latest
-                self._allow(self._rule.starts(latest, self._workers.value), latest, taken_at)
+                self._allow(self._rule.starts(latest, self._workers.value), latest, until)
             case Unreadable(noticed_at=noticed_at):
                 starts = start_limit(self._rule.fallback, self._workers.value)
                 self._allow(starts, latest, noticed_at)
@@ -195,10 +195,9 @@ class SensorGate(WithoutLots):
                 pass
         return latest
 
-    def _allow(self, starts: float | None, reading: Observation, taken_at: float) -> None:
+    def _allow(self, starts: float | None, reading: Observation, until: float) -> None:
         own = own_starts(starts, self._census.portion())
-        self._allowance.allow(own, reading=reading, taken_at=taken_at)
-
+        self._allowance.allow(own, reading=reading, knows_until=until)
         self._step = self._next_step(own)
 
     def _next_step(self, starts: float | None) -> Step | None:

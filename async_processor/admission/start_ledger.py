@@ -5,7 +5,8 @@ A reading says how much room there was, so it allows so many starts until the ne
 * A request that starts counts against the reading of all gates over the source, whichever of them
   let it through; and it counts once, also when it has to pass several of them.
 * Each gate has an allowance of its own: a request passes if fewer than that have started before it.
-* Starts since a reading was taken count against it, also those from before it arrived.
+* Starts that a reading cannot know of count against it: those since it was taken, also from before
+  it arrived, and those from shortly before, as far as its source lags behind.
 * A fraction that is left over is added to the next reading's, so that a small budget is slow and
   not zero; in the long run as many start as was allowed. Whole starts that nobody wanted lapse:
   what is carried over is always less than one, so idleness builds no burst.
@@ -76,7 +77,7 @@ class StartLedger:
         """One more gate goes by the source."""
         self._allowances.add(allowance)
 
-    def turn_to(self, reading: object, taken_at: float) -> None:
+    def turn_to(self, reading: object, knows_until: float) -> None:
         """What started before then (seconds) is in this reading, if it is a new one."""
         if reading is self._reading:
             return
@@ -85,9 +86,9 @@ class StartLedger:
         for allowance in self._allowances:
             allowance.close()
         for start in self._starts:
-            if start.at < taken_at:
+            if start.at < knows_until:
                 self._leave(start)
-        self._starts = [start for start in self._starts if start.at >= taken_at]
+        self._starts = [start for start in self._starts if start.at >= knows_until]
 
     def find(self, request: object) -> Start | None:
         """The start of a request that another gate has let through."""
@@ -185,12 +186,13 @@ class StartAllowance:
         """Call `wake` when what was held back may start, because another did not after all."""
         return self._wakes.add(wake)
 
-    def allow(self, starts: float | None, *, reading: object, taken_at: float) -> None:
-        """The reading, taken then (seconds), allows this many starts; None: any number.
+    def allow(self, starts: float | None, *, reading: object, knows_until: float) -> None:
+        """The reading allows this many starts; None: any number. Those before then (seconds) are
+        in it.
 
         It may be said again, and otherwise, of the same reading.
         """
-        self._ledger.turn_to(reading, taken_at)
+        self._ledger.turn_to(reading, knows_until)
         self._allowed = None if starts is None else round(starts * PARTS)
 
     @property

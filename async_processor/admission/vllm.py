@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import httpx
 
 from async_processor.admission.sensor_gate import BudgetRule
 from async_processor.admission.settings import VllmPoolGate
+from async_processor.sensors.base import SHOWS_WITHIN
+from async_processor.sensors.pool_query import LABEL, Figure, PoolQuerySource
 from async_processor.sensors.vllm import KV_CACHE, RUNNING, WAITING, PodLimits, PodsSource
 
 REMEMBERED: Final = "2m"
@@ -25,6 +28,13 @@ def source(settings: VllmPoolGate, client: httpx.AsyncClient) -> PodsSource:
     return PodsSource(urls=pages, dns=settings.dns, limits=limits, client=client)
 
 
+def scraped_source(
+    settings: VllmPoolGate, prometheus: str, client: httpx.AsyncClient
+) -> PoolQuerySource:
+    """What a Prometheus, by its base URL, has scraped of the pods."""
+    return PoolQuerySource(url=prometheus, query=query(settings), lag=SHOWS_WITHIN, client=client)
+
+
 def page(url: str) -> str:
     """The metrics page of a server."""
     base = url.rstrip("/")
@@ -32,12 +42,25 @@ def page(url: str) -> str:
 
 
 def rule(settings: VllmPoolGate) -> BudgetRule:
-    """The room is the budget."""
-    return BudgetRule(fallback=settings.fallback, measured=True)
+    """The room is the budget: of the places where there are such, else of the workers."""
+    counted = settings.max_running_per_pod is not None
+    return BudgetRule(fallback=settings.fallback, counted=counted, measured=not counted)
 
 
 def query(settings: VllmPoolGate) -> str:
-    """The same room as the pods' pages give: the mean of the pods' smallest remaining shares.
+    """The same as the pods' pages say, and of when the oldest sample is."""
+    pods, limit = settings.selector, settings.max_running_per_pod
+    figures: dict[str, str] = {
+        Figure.VALUE: _room(settings),
+        Figure.SAMPLED_AT: f"min(timestamp({RUNNING}{{{pods}}}))",
+    }
+    if limit is not None:
+        figures[Figure.CAPACITY] = f"{limit:g} * count({_known(pods)})"
+    return _labelled(LABEL, figures)
+
+
+def _room(settings: VllmPoolGate) -> str:
+    """The mean of the pods' smallest remaining shares.
 
     A pod without a usable value has no share left, and with no pod at all there is no answer.
     """
@@ -50,15 +73,25 @@ def query(settings: VllmPoolGate) -> str:
     }
     if settings.max_running_per_pod is not None:
         shares["running"] = _remaining(running, settings.max_running_per_pod)
-    known = f"0 * sum by (instance) (last_over_time({RUNNING}{{{pods}}}[{REMEMBERED}]))"
-    by_limit = " or ".join(
-        f'label_replace({share} or {known}, "limit", "{limit}", "", "")'
-        for limit, share in shares.items()
-    )
+    full = f"0 * {_known(pods)}"
+    by_limit = _labelled("limit", {limit: f"{share} or {full}" for limit, share in shares.items()})
     room = f"avg(min by (instance) ({by_limit}))"
     if not waiting:
         room += f" * (sum({WAITING}{{{pods}}}) == bool 0)"
     return f"{room} and (count({RUNNING}{{{pods}}}) > 0)"
+
+
+def _known(pods: str) -> str:
+    """A number for every pod there is, or was until lately."""
+    return f"sum by (instance) (last_over_time({RUNNING}{{{pods}}}[{REMEMBERED}]))"
+
+
+def _labelled(label: str, expressions: Mapping[str, str]) -> str:
+    """All of them as one vector, told apart by a label."""
+    return " or ".join(
+        f'label_replace({expression}, "{label}", "{value}", "", "")'
+        for value, expression in expressions.items()
+    )
 
 
 def _remaining(used: str, limit: float) -> str:

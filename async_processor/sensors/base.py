@@ -7,12 +7,16 @@ it; gates only ever see the latest observation, without waiting.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from async_processor.errors import AsyncProcessorError
 from async_processor.listeners import Leave
+
+SHOWS_WITHIN: Final = 0.5
+"""Seconds from a start here until the request is among a pod's running ones: the way there, the end
+of the step that is under way, and the one that it joins."""
 
 
 class NoAnswer(AsyncProcessorError):
@@ -28,12 +32,14 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     `capacity` is how many requests the value 1.0 stands for, where the source knows. `moment`
     tells two answers apart where the source dates them: an equal one is the same answer again.
-    `note` says in words what is wrong with a value that can be used nevertheless.
+    `lag` is for how many seconds before the question a request may have started without being in
+    the value. `note` says in words what is wrong with a value that can be used nevertheless.
     """
 
     value: float
     capacity: float | None = None
     moment: float | None = None
+    lag: float = 0.0
     note: str = ""
 
 
@@ -63,7 +69,13 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     value: float
     taken_at: float
     capacity: float | None = None
+    lag: float = 0.0
     note: str = ""
+
+    @property
+    def knows_until(self) -> float:
+        """What started before then (monotonic seconds) is in the value."""
+        return self.taken_at - self.lag
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -112,6 +112,7 @@ class PollingSensor:
         self._latest = Reading(
             value=measurement.value,
             capacity=measurement.capacity,
+            lag=measurement.lag,
             note=measurement.note,
             taken_at=asked_at,
         )

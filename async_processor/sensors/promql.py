@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,14 +13,27 @@ from async_processor.sensors.base import BadAnswer, Measurement, NoAnswer
 from async_processor.sensors.figures import finite
 from async_processor.sensors.pages import fetch, is_json
 
+NO_SAMPLE: Final = "the query gives no sample"
+
 _REASON_LIMIT: Final = 200
 
 Point = tuple[float, str]
 """Unix seconds of the evaluation, and the value as text."""
 
 
-class _Series(msgspec.Struct):
+class Series(msgspec.Struct):
+    """One of an answer's series: its labels and its value."""
+
     value: Point
+    metric: Mapping[str, str] = {}
+
+    def number(self) -> float:
+        """The value; raises BadAnswer when it is not finite."""
+        text = self.value[1]
+        value = finite(text)
+        if value is None:
+            raise BadAnswer(f"the value is {text[:_REASON_LIMIT]}, and no finite number")
+        return value
 
 
 class _Data(msgspec.Struct, rename="camel"):
@@ -36,7 +50,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 _answer = msgspec.json.Decoder(_Answer)
 _point = msgspec.json.Decoder(Point)
-_vector = msgspec.json.Decoder(list[_Series])
+_vector = msgspec.json.Decoder(list[Series])
 
 
 @dataclass(frozen=True)
@@ -54,18 +68,27 @@ class PromqlSource:
 
     async def read(self, timeout: float) -> Measurement:
         """Evaluate now; raises as every `Source` does."""
-        answer = await fetch(
-            self.client,
-            f"{self.url.rstrip('/')}/api/v1/query",
-            params={"query": self.query},
-            accept="application/json",
-            timeout=timeout,
-        )
-        moment, text = _single_point(_data_of(answer))
-        value = finite(text)
-        if value is None:
-            raise BadAnswer(f"the value is {text[:_REASON_LIMIT]}, and no finite number")
-        return Measurement(value=value, moment=moment)
+        series = _only(await evaluated(self.client, self.url, self.query, timeout))
+        return Measurement(value=series.number(), moment=series.value[0])
+
+
+async def evaluated(
+    client: httpx.AsyncClient, url: str, query: str, timeout: float
+) -> Sequence[Series]:
+    """What an expression is now; a scalar is a series without labels.
+
+    Raises:
+        NoAnswer: nobody answered, or not in time.
+        BadAnswer: the answer is of another kind.
+    """
+    answer = await fetch(
+        client,
+        f"{url.rstrip('/')}/api/v1/query",
+        params={"query": query},
+        accept="application/json",
+        timeout=timeout,
+    )
+    return _series_of(_data_of(answer))
 
 
 def _data_of(answer: httpx.Response) -> _Data:
@@ -82,22 +105,22 @@ def _data_of(answer: httpx.Response) -> _Data:
     raise NoAnswer(reason) if answer.is_server_error else BadAnswer(reason)
 
 
-def _single_point(data: _Data) -> Point:
+def _series_of(data: _Data) -> Sequence[Series]:
     try:
         match data.result_type:
             case "scalar":
-                return _point.decode(data.result)
+                return [Series(value=_point.decode(data.result))]
             case "vector":
-                return _only(_vector.decode(data.result)).value
+                return _vector.decode(data.result)
             case other:
                 raise BadAnswer(f"the query gives a {other}; one sample is needed")
     except msgspec.MsgspecError as error:
         raise BadAnswer(f"Prometheus' answer cannot be read: {error}") from error
 
 
-def _only(vector: list[_Series]) -> _Series:
-    if not vector:
-        raise BadAnswer("the query gives no sample")
-    if len(vector) > 1:
-        raise BadAnswer(f"the query gives {len(vector)} series; one is needed")
-    return vector[0]
+def _only(series: Sequence[Series]) -> Series:
+    if not series:
+        raise BadAnswer(NO_SAMPLE)
+    if len(series) > 1:
+        raise BadAnswer(f"the query gives {len(series)} series; one is needed")
+    return series[0]

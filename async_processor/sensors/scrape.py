@@ -3,7 +3,7 @@
 What several series mean together:
 
 * Counts (`max_count` above 0): the value is their sum over pods x `max_count`. The number of pods
-  is read from `pods`, or else it is the number of pages.
+  is read from `pods`, or else it is the number of pages. A start takes a while to be counted.
 * Shares: of several series on one page the fullest counts, of several pages the mean.
 
 A page that cannot be read counts as a full pod: what it could take is unknown, and the others go
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import httpx
 import msgspec
 
-from async_processor.sensors.base import BadAnswer, Measurement, NoAnswer
+from async_processor.sensors.base import SHOWS_WITHIN, BadAnswer, Measurement, NoAnswer
 from async_processor.sensors.exposition import NotExposition, values
 from async_processor.sensors.pages import fetch, shown
 from async_processor.sensors.selector import Selector
@@ -75,7 +75,8 @@ class ScrapeSource:
             capacity = pods * self.max_count
             full = 0.0 if self.fullest_is_least else self.max_count
             total = sum(readable) + full * len(failures)
-            return Measurement(value=total / capacity, capacity=capacity, note=note)
+            value = total / capacity
+            return Measurement(value=value, capacity=capacity, lag=SHOWS_WITHIN, note=note)
         full = 0.0 if self.fullest_is_least else 1.0
         return Measurement(value=(sum(readable) + full * len(failures)) / len(self.urls), note=note)
 

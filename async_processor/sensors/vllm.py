@@ -2,7 +2,8 @@
 
 A pod's room is the smallest remaining share of its limits, the pool's the mean of its pods': 1 is
 idle, 0 full. A pod that cannot be read counts as full; when none can, neither can the pool. With
-no waiting request allowed (a limit of 0) one that waits anywhere closes the whole pool.
+no waiting request allowed (a limit of 0) one that waits anywhere closes the whole pool. Where the
+running requests are limited, the room is of so many places.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 import httpx
 import msgspec
 
-from async_processor.sensors.base import BadAnswer, Measurement, NoAnswer
+from async_processor.sensors.base import SHOWS_WITHIN, BadAnswer, Measurement, NoAnswer
 from async_processor.sensors.exposition import NotExposition, values
 from async_processor.sensors.pages import fetch, shown
 
@@ -56,6 +57,11 @@ def _remaining(used: float, limit: float) -> float:
     if limit <= 0:
         return 1.0 if used <= 0 else 0.0
     return min(1.0, max(0.0, 1.0 - used / limit))
+
+
+def places(pods: int, limits: PodLimits) -> float | None:
+    """How many requests so many idle pods have room for; None: for any number."""
+    return None if limits.running is None else pods * limits.running
 
 
 def pool_room(loads: Sequence[PodLoad | None], limits: PodLimits) -> float:
@@ -121,7 +127,12 @@ class PodsSource:
             raise failures[0]
         loads = [pod if isinstance(pod, PodLoad) else None for pod in pods]
         note = f"{len(failures)} of {len(pods)} pods: {failures[0]}" if failures else ""
-        return Measurement(value=pool_room(loads, self.limits), note=note)
+        return Measurement(
+            value=pool_room(loads, self.limits),
+            capacity=places(len(loads), self.limits),
+            lag=SHOWS_WITHIN,
+            note=note,
+        )
 
     async def _pod(self, url: str, timeout: float) -> PodLoad | NoAnswer | BadAnswer:
         try:

@@ -120,6 +120,10 @@ async def reads(gate: Gate, budget: float) -> None:
     await has(gate, lambda s: s.available and s.budget == pytest.approx(budget, abs=1e-6))
 
 
+async def permits(gate: Gate, starts: int) -> None:
+    await has(gate, lambda _: gate.permits(WORKERS) == starts)
+
+
 async def unreadable(gate: Gate, why: str) -> None:
     state = await has(gate, lambda s: not s.available and why in s.reason)
     assert state.budget == pytest.approx(FALLBACK)
@@ -193,6 +197,20 @@ async def test_a_vllm_pool_has_the_same_room_by_its_pages_and_by_prometheus(benc
         bench.load(*loads)
         await reads(asked, budget)
         await reads(looked, budget)
+
+
+async def test_a_vllm_pool_gives_out_the_free_places_of_its_pods(bench: Bench) -> None:
+    limit = {"max_running_per_pod": 3}
+    for pods in ({"selector": 'job="test"'}, {"urls": bench.pool.pod_urls}):
+        gate = await bench.gate(VllmPoolGate.model_validate({**pods, **limit}))
+        for loads, places in (
+            ((IDLE, IDLE), 6),
+            ((Load(running=2), Load(running=5)), 1),
+            ((IDLE, Load(running=5)), 3),
+            ((Load(running=3), Load(running=3)), 0),
+        ):
+            bench.load(*loads)
+            await permits(gate, places)
 
 
 async def test_a_pod_that_prometheus_cannot_scrape_counts_as_full(bench: Bench) -> None:

@@ -73,11 +73,11 @@ def test_starts_add_up_over_replicas_and_readings(starts: float, replicas: int) 
 
     wanted = 0
     for reading in range(readings):
-        alone.allow(starts, reading=object(), taken_at=reading)
+        alone.allow(starts, reading=object(), knows_until=reading)
         wanted += all_that_may(alone, reading)
         for allowance, portion in zip(together, portions(replicas), strict=True):
             own = own_starts(starts, portion)
-            allowance.allow(own, reading=object(), taken_at=reading)
+            allowance.allow(own, reading=object(), knows_until=reading)
             started += all_that_may(allowance, reading)
     assert wanted - replicas <= started <= wanted  # each keeps a fraction of a start
 

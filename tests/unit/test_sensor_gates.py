@@ -39,9 +39,11 @@ class Dial:
     def subscribe(self, wake: Callable[[], None]) -> Leave:
         return self._wakes.add(wake)
 
-    def turn(self, value: float, capacity: float | None = None, note: str = "") -> None:
+    def turn(
+        self, value: float, capacity: float | None = None, *, lag: float = 0, note: str = ""
+    ) -> None:
         now = self._clock.monotonic()
-        self._set(Reading(value=value, capacity=capacity, taken_at=now, note=note))
+        self._set(Reading(value=value, capacity=capacity, taken_at=now, lag=lag, note=note))
 
     def lose(self, reason: str = "connection refused") -> None:
         self._set(Unreadable(reason=reason, noticed_at=self._clock.monotonic()))
@@ -272,6 +274,21 @@ async def test_counted_admission_gives_out_the_free_slots_of_the_pods() -> None:
     await bench.clock.advance(1)
     bench.dial.turn(0.0, capacity=64)
     assert await bench.admitted(demand=100) == 64  # an empty pool has 64 slots, and no more
+
+
+async def test_what_has_just_started_is_not_in_a_reading_that_lags_behind() -> None:
+    bench = Bench(workers=100, counted=True)
+    bench.dial.turn(1.0, capacity=6, lag=0.5)
+    assert await bench.admitted(demand=2) == 2
+    await bench.clock.advance(0.4)
+    bench.dial.turn(1.0, capacity=6, lag=0.5)
+    assert await bench.admitted() == 4  # all six run, though the pods still look idle
+    await bench.clock.advance(0.4)
+    bench.dial.turn(4 / 6, capacity=6, lag=0.5)  # the first two show
+    assert await bench.admitted() == 0
+    await bench.clock.advance(0.6)
+    bench.dial.turn(1 / 6, capacity=6, lag=0.5)  # and one of the six has ended
+    assert await bench.admitted() == 1
 
 
 async def test_a_reading_that_is_only_half_of_the_truth_says_so() -> None:

@@ -35,7 +35,7 @@ def alone() -> StartAllowance:
 
 def renew(allowance: StartAllowance, starts: float | None, taken_at: float) -> None:
     """A new reading."""
-    allowance.allow(starts, reading=object(), taken_at=taken_at)
+    allowance.allow(starts, reading=object(), knows_until=taken_at)
 
 
 def take(allowance: StartAllowance, now: float) -> Start | None:
@@ -209,7 +209,7 @@ class Gates:
     def turn(self, *starts: float | None, at: float) -> None:
         reading = object()
         for allowance, each in zip(self.all, starts, strict=True):
-            allowance.allow(each, reading=reading, taken_at=at)
+            allowance.allow(each, reading=reading, knows_until=at)
 
     @property
     def available(self) -> list[int | None]:
@@ -361,7 +361,7 @@ class Sharing(RuleBasedStateMachine):
         self.taken_at = self.now
         self.starts, reading = starts, object()
         for gate, each in zip(self.gates, starts, strict=True):
-            gate.allow(each, reading=reading, taken_at=self.taken_at)
+            gate.allow(each, reading=reading, knows_until=self.taken_at)
 
     @rule(data=st.data())
     def reading(self, data: st.DataObject) -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from async_processor.admission import vllm
 from async_processor.admission.settings import VllmPoolGate
-from async_processor.sensors.base import BadAnswer
-from async_processor.sensors.vllm import PodLimits, PodLoad, pool_room, read_load
+from async_processor.sensors.base import BadAnswer, Reading
+from async_processor.sensors.vllm import PodLimits, PodLoad, places, pool_room, read_load
 
 STRICT = PodLimits(kv_cache=0.8, waiting=0)
 LOOSE = PodLimits(kv_cache=0.8, waiting=4, running=10)
@@ -48,6 +48,29 @@ def test_a_pools_room_is_the_mean_and_a_pod_that_cannot_be_read_is_full() -> Non
 def test_one_waiting_request_anywhere_closes_a_pool_where_none_may_wait() -> None:
     assert pool_room([load(), load(), load(waiting=1)], STRICT) == 0.0
     assert pool_room([load(), load(), load(waiting=4)], LOOSE) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "starts"),
+    [
+        ({}, 16.0),  # an idle pool has room for as many as there are workers
+        ({"max_running_per_pod": 3}, 6.0),
+        ({"max_running_per_pod": 100}, 200.0),
+    ],
+)
+def test_two_idle_pods_have_so_many_places(settings: dict[str, float], starts: float) -> None:
+    gate = VllmPoolGate.model_validate({"urls": ["http://a", "http://b"], **settings})
+    limits = PodLimits(kv_cache=0.85, waiting=0, running=gate.max_running_per_pod)
+    reading = Reading(value=1.0, capacity=places(2, limits), taken_at=0)
+    assert vllm.rule(gate).starts(reading, workers=16) == starts
+
+
+def test_of_the_places_so_many_are_free_as_no_pod_runs_more_than_it_may() -> None:
+    limits = PodLimits(kv_cache=0.8, waiting=4, running=3)
+    loads = [load(running=2), load(running=4), load(kv=0.6, running=1), None]
+    room, whole = pool_room(loads, limits), places(len(loads), limits)
+    assert whole == 12
+    assert room * whole == pytest.approx(1 + 0 + 0.25 * 3 + 0)
 
 
 _LOADS = st.lists(
@@ -114,3 +137,5 @@ def test_only_the_limits_that_are_set_are_asked_for() -> None:
     assert '"running"' not in query
     limited = VllmPoolGate(selector='job="a"', max_running_per_pod=32)
     assert '"running"' in vllm.query(limited)
+    assert "32 * count(" in vllm.query(limited)
+    assert '"capacity"' not in query

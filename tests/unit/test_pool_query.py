@@ -1,0 +1,48 @@
+"""One query for the room of a pool, its places, and as of when: what is made of the answer."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from async_processor.sensors.base import BadAnswer, Measurement
+from async_processor.sensors.pool_query import PoolQuerySource
+
+NOW = 1764044000.0
+
+
+async def read(**figures: str) -> Measurement:
+    """What is read when Prometheus says these figures at NOW."""
+    series = [{"metric": {"figure": k}, "value": [NOW, text]} for k, text in figures.items()]
+    answer = {"status": "success", "data": {"resultType": "vector", "result": series}}
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
+    async with httpx.AsyncClient(transport=transport) as client:
+        return await PoolQuerySource(url="http://p", query="q", lag=0.5, client=client).read(1)
+
+
+async def test_a_value_comes_with_its_places_and_is_as_old_as_its_oldest_sample() -> None:
+    found = await read(value="0.5", capacity="6", sampled_at=f"{NOW - 14}")
+    assert found == Measurement(value=0.5, capacity=6, moment=NOW, lag=14.5)
+
+
+async def test_places_may_be_unlimited_and_a_sample_is_never_from_the_future() -> None:
+    found = await read(value="1", sampled_at=f"{NOW + 3}")
+    assert found == Measurement(value=1, moment=NOW, lag=0.5)
+
+
+@pytest.mark.parametrize(
+    ("figures", "why"),
+    [
+        ({}, "no sample"),
+        ({"capacity": "6", "sampled_at": "1"}, "no sample"),
+        ({"value": "0.5", "capacity": "6"}, "no sample"),
+        ({"value": "NaN", "sampled_at": "1"}, "NaN"),
+        ({"value": "1", "sampled_at": "1", "capacity": "+Inf"}, "Inf"),
+        ({"value": "1", "sampled_at": "NaN"}, "NaN"),
+    ],
+)
+async def test_an_answer_without_a_usable_figure_cannot_be_read(
+    figures: dict[str, str], why: str
+) -> None:
+    with pytest.raises(BadAnswer, match=why):
+        await read(**figures)
