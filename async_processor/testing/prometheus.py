@@ -16,7 +16,7 @@ import httpx
 
 from async_processor.testing.servers import ServerFailed, free_port
 
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.05
 
 
@@ -29,7 +29,8 @@ class PrometheusServer:
     """Scrapes `targets` (host:port, path /metrics) every second.
 
     `labels`, by target, are added to every series of it. `rules` is the text of a rule file, whose
-    rules are evaluated every second. Port and data stay the same over restarts.
+    rules are evaluated every second. `configuration`, the text of a configuration file, takes the
+    place of all these. Port and data stay the same over restarts.
     """
 
     def __init__(
@@ -38,11 +39,14 @@ class PrometheusServer:
         *,
         labels: Mapping[str, Mapping[str, str]] | None = None,
         rules: str = "groups: []",
+        configuration: str = "",
     ) -> None:
         self._data = Path(tempfile.mkdtemp(prefix="async-processor-prometheus-"))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
-        (self._data / "prometheus.yml").write_text(_configuration(targets, labels or {}))
+        (self._data / "prometheus.yml").write_text(
+            configuration or _configuration(targets, labels or {})
+        )
         (self._data / "rules.yml").write_text(rules)
 
     @property
