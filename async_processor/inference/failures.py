@@ -94,6 +94,6 @@ def no_answer(error: BaseException) -> NoAnswer:
 
 def _detail(error: BaseException) -> str:
     """In words; an answer's error tells its fault alone, since its text repeats the whole URL."""
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, (aiohttp.ClientResponseError, http_exceptions.HttpProcessingError)):
         return error.message
     return str(error)

@@ -1,4 +1,4 @@
-"""Sends calls over HTTP, with aiohttp.
+"""Sends calls over HTTP, with aiohttp's connections (see `exchange`).
 
 Why aiohttp: see `benchmarks/http_clients.py`, which measures it beside httpx.
 
@@ -16,45 +16,48 @@ The promises:
 from __future__ import annotations
 
 import asyncio
-import io
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Final
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.streams import StreamReader
 
 from async_processor.clock import Clock
 from async_processor.fields import TlsSettings
 from async_processor.inference import answer_body, retry_after
 from async_processor.inference.answer_body import AnswerTooLarge
 from async_processor.inference.base import Answer, Call, Failure, NoAnswer, Reply
+from async_processor.inference.exchange import (
+    Target,
+    abort,
+    final_answer,
+    write,
+    written_in_pieces,
+)
 from async_processor.inference.failures import FOREIGN, no_answer
 from async_processor.inference.tls import client_context
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 
 _CONNECT_TIMEOUT: Final = 30.0
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT)
 _DNS_TTL: Final = 5
+_TARGETS: Final = 1024
 _WRITTEN_AT_ONCE: Final = 256 * 1024
+"""Bytes of a body; a larger one is written piece by piece as the server reads it, and not buffered
+whole."""
 _LONGEST_REASON: Final = 256
-
-
-class _Response(aiohttp.ClientResponse):
-    """Closes by aborting: bytes that the server does not read must not hold the connection."""
-
-    def close(self) -> None:
-        connection = self.connection
-        if connection is not None and connection.transport is not None:
-            connection.transport.abort()
-        super().close()
 
 
 class HttpEngine:
     """Keeps as many connections alive as were in use at once; the limits are in bytes.
 
-    `connections` bounds them; 0 leaves that to whoever sends, the workers.
-
-    `header_bytes` bounds each line of an answer's head. `trust_env` takes a proxy from the
-    environment.
+    `connections` bounds them; 0 leaves that to whoever sends, the workers. `header_bytes` bounds
+    each line of an answer's head.
     """
 
     def __init__(
@@ -65,43 +68,26 @@ class HttpEngine:
         answer_bytes: int = 64 * 1024 * 1024,
         header_bytes: int = 32 * 1024,
         tls: TlsSettings | None = None,
-        trust_env: bool = False,
     ) -> None:
         self._clock = clock
         self._connections = connections
         self._answer_bytes = answer_bytes
         self._header_bytes = header_bytes
         self._tls = tls or TlsSettings()
-        self._trust_env = trust_env
-        self._session: aiohttp.ClientSession | None = None
+        self._connector: aiohttp.TCPConnector | None = None
+        self._target = lru_cache(_TARGETS)(partial(Target, usual=_usual_headers()))
 
     async def start(self) -> None:
         """Raises ConfigurationError when a TLS file cannot be used."""
-        if self._session is None:
-            self._session = self._open()
+        if self._connector is None:
+            self._connector = aiohttp.TCPConnector(
+                ssl=client_context(self._tls), limit=self._connections, ttl_dns_cache=_DNS_TTL
+            )
 
     async def stop(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    def _open(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=client_context(self._tls), limit=self._connections, ttl_dns_cache=_DNS_TTL
-            ),
-            response_class=_Response,
-            headers={
-                "User-Agent": f"async-processor/{version('async-processor')}",
-                "Accept-Encoding": "identity",
-            },
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
-            auto_decompress=False,
-            trust_env=self._trust_env,
-            max_line_size=self._header_bytes,
-            max_field_size=self._header_bytes,
-        )
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            await connector.close()
 
     async def send(self, call: Call) -> Reply:
         """Make one attempt. Raises nothing but CancelledError."""
@@ -115,29 +101,47 @@ class HttpEngine:
             return no_answer(error)
 
     async def _attempt(self, call: Call) -> Answer:
-        if self._session is None:
-            raise RuntimeError("the engine has not been started")
-        response = await self._session.post(
-            call.url, data=_chunked(call.body), headers=call.headers, allow_redirects=False
-        )
+        target = self._target(call.url)
+        head = target.head(call.headers, len(call.body))
+        connection = await self._connected(target)
+        protocol = connection.protocol
+        assert protocol is not None  # noqa: S101 - it has just been opened
         try:
-            return self._answer(response, await self._read(response))
+            answer = await self._exchange(protocol, head, call.body)
+        except BaseException:
+            abort(protocol)
+            raise
         finally:
-            response.close()  # after the last byte the connection has gone back to the pool
+            connection.release()  # kept only where its answer has been read to the end
+        return answer
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        if (response.content_length or 0) > self._answer_bytes:
-            raise AnswerTooLarge(f"the answer is larger than {self._answer_bytes} bytes")
-        encoding = response.headers.get("Content-Encoding", "")
-        body = answer_body.collect(encoding, self._answer_bytes)
-        while chunk := await response.content.readany():
-            body.feed(chunk)
-        return answer_body.writable(body.whole(), self._answer_bytes)
+    async def _connected(self, target: Target) -> Connection:
+        if self._connector is None:
+            raise RuntimeError("the engine has not been started")
+        try:
+            return await self._connector.connect(target.request, [], _TIMEOUT)
+        except TimeoutError:
+            raise TimeoutError(f"no connection within {_CONNECT_TIMEOUT:g} s") from None
 
-    def _answer(self, response: aiohttp.ClientResponse, body: bytes) -> Answer:
-        headers = response.headers
+    async def _exchange(self, protocol: ResponseHandler, head: bytes, body: bytes) -> Answer:
+        protocol.set_response_params(
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=self._header_bytes,
+            max_field_size=self._header_bytes,
+        )
+        if len(body) <= _WRITTEN_AT_ONCE:
+            write(protocol, head + body)
+            return await self._read(protocol)
+        async with written_in_pieces(protocol, head, body):
+            return await self._read(protocol)
+
+    async def _read(self, protocol: ResponseHandler) -> Answer:
+        message, content = await final_answer(protocol)
+        headers = message.headers
+        body = await self._read_body(headers, content)
         return Answer(
-            status=response.status,
+            status=message.code,
             body=body,
             retry_after=retry_after.read(
                 headers.get("Retry-After"), date=headers.get("Date"), now=self._clock.now()
@@ -145,7 +149,17 @@ class HttpEngine:
             dropped_reason=headers.get(DROPPED_REASON, "")[:_LONGEST_REASON],
         )
 
+    async def _read_body(self, headers: Mapping[str, str], content: StreamReader) -> bytes:
+        if int(headers.get("Content-Length", 0)) > self._answer_bytes:
+            raise AnswerTooLarge(f"the answer is larger than {self._answer_bytes} bytes")
+        body = answer_body.collect(headers.get("Content-Encoding", ""), self._answer_bytes)
+        while chunk := await content.readany():
+            body.feed(chunk)
+        return answer_body.writable(body.whole(), self._answer_bytes)
 
-def _chunked(body: bytes) -> bytes | io.BytesIO:
-    """A large body is written piece by piece as the server reads it, and not buffered whole."""
-    return body if len(body) <= _WRITTEN_AT_ONCE else io.BytesIO(body)
+
+def _usual_headers() -> Mapping[str, str]:
+    return {
+        "User-Agent": f"async-processor/{version('async-processor')}",
+        "Accept-Encoding": "identity",
+    }

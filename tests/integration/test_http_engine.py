@@ -190,6 +190,103 @@ async def test_a_large_request_arrives_whole(engine: HttpEngine) -> None:
     assert sizes == [5_000_000]
 
 
+async def test_a_large_request_may_be_answered_before_it_was_read(engine: HttpEngine) -> None:
+    """The answer counts, and the rest is not sent: the connection is closed, not used again."""
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(http("413 Content Too Large", b"too large"))
+        await writer.drain()
+        await server.closed.wait()
+
+    async with serving(conversation) as (server, url):
+        large = call(url, body=b"x" * 64_000_000)
+        sending = asyncio.create_task(engine.send(large))
+        try:
+            assert answer(await sending).body == b"too large"
+        finally:
+            server.closed.set()
+        assert answer(await ask(engine, answering(OK))).status == 200
+
+
+async def test_headers_of_the_call_replace_the_usual_ones_in_any_case(engine: HttpEngine) -> None:
+    heads: list[bytes] = []
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heads.append((await read_request(reader))[0])
+            writer.write(OK)
+
+    async with serving(conversation) as (_, url):
+        await engine.send(call(url))
+        await engine.send(call(url, headers={"user-AGENT": "me", "HOST": "elsewhere"}))
+    usual, replaced = (head.lower().split(b"\r\n") for head in heads)
+    assert [line for line in usual if line.startswith(b"user-agent: async-processor/")]
+    assert b"host: " + url.split("/")[2].encode() in usual
+    assert {line for line in replaced if line.startswith((b"user-agent", b"host"))} == {
+        b"user-agent: me",
+        b"host: elsewhere",
+    }
+
+
+async def test_credentials_of_the_url_are_sent_as_a_header(engine: HttpEngine) -> None:
+    heads: list[bytes] = []
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await read_request(reader))[0])
+        writer.write(OK)
+
+    async with serving(conversation) as (_, url):
+        await engine.send(call(url.replace("//", "//user:pass@")))
+    assert b"Authorization: Basic dXNlcjpwYXNz\r\n" in heads[0]
+    assert b"Host: user" not in heads[0]
+
+
+async def test_paths_are_escaped_and_queries_sent(engine: HttpEngine) -> None:
+    heads: list[bytes] = []
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await read_request(reader))[0])
+        writer.write(OK)
+
+    async with serving(conversation) as (_, url):
+        await engine.send(call(f"{url}/ü x?a=b c#fragment"))
+    assert heads[0].startswith(b"POST /v1/completions/%C3%BC%20x?a=b+c HTTP/1.1\r\n")
+
+
+async def test_provisional_answers_are_passed_over(engine: HttpEngine) -> None:
+    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    assert answer(await ask(engine, answering(early, OK))).body == b"{}"
+
+
+async def test_a_switch_of_protocols_is_an_answer_and_ends_the_connection(
+    engine: HttpEngine,
+) -> None:
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+    assert answer(await ask(engine, answering(switched))).status == 101
+    assert answer(await ask(engine, answering(OK))).status == 200
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+async def test_answers_without_a_body(engine: HttpEngine, status: str) -> None:
+    reply = answer(await ask(engine, answering(f"HTTP/1.1 {status}\r\n\r\n".encode())))
+    assert (str(reply.status), reply.body) == (status[:3], b"")
+
+
+async def test_a_connection_that_the_server_ends_with_its_answer_is_not_used_again(
+    engine: HttpEngine,
+) -> None:
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(http("200 OK", b"{}", "Connection: close"))
+        await reader.read()
+
+    async with serving(conversation) as (server, url):
+        for _ in range(3):
+            assert answer(await engine.send(call(url))).body == b"{}"
+        assert server.connections == 3
+
+
 async def test_redirects_are_not_followed(engine: HttpEngine) -> None:
     moved = http("307 Temporary Redirect", b"", "Location: http://127.0.0.1:1/")
     assert answer(await ask(engine, answering(moved))).status == 307
