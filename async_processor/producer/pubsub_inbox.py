@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Self
 
 from async_processor.errors import BrokerRefused, BrokerUnavailable
-from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.client import PULL_TIMEOUT, PubSubClient
 from async_processor.google_io.values import Received
 from async_processor.producer.patience import Patience
 from async_processor.producer.taken import Taken
@@ -39,9 +39,12 @@ class Subscribed:
         self._client = client
         self._patience = patience
 
-    async def pull(self) -> list[Received]:
-        """The next results; raises BrokerUnavailable when the service was away for too long."""
-        return await self._patience(lambda: self._client.pull(self.name, _BATCH))
+    async def pull(self, seconds: float = PULL_TIMEOUT) -> list[Received]:
+        """The next results, after so many seconds at most once the service is there.
+
+        Raises BrokerUnavailable when it was away for too long.
+        """
+        return await self._patience(lambda: self._client.pull(self.name, _BATCH, seconds))
 
     def taken(self, one: Received) -> Taken:
         """A result in a reader's keeping."""
@@ -190,18 +193,22 @@ class PubSubResults:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + EMPTY_AFTER
         while not self._ready:
-            if self._pull is None:
-                self._pull = asyncio.create_task(self._subscribed.pull(), name="pull results")
-            left = None if self._follow else give_up - loop.time()
-            if left is not None and left <= 0:
+            left = PULL_TIMEOUT if self._follow else give_up - loop.time()
+            if left <= 0:
                 raise StopAsyncIteration
-            done, _ = await asyncio.wait({self._pull}, timeout=left)
-            if done:
-                pulled, self._pull = self._pull, None
-                self._ready.extend(pulled.result())
+            self._ready.extend(await self._pulled(left))
         one = self._ready.popleft()
         self._handed_out[one.ack_id] = one
         return Taken(one.data, partial(self._acknowledge, one.ack_id))
+
+    async def _pulled(self, seconds: float) -> list[Received]:
+        """A pull ends by itself and is not cut short, which may lease results to nobody: it goes on
+        if who waits for it is cancelled."""
+        if self._pull is None:
+            self._pull = asyncio.create_task(self._subscribed.pull(seconds), name="pull results")
+        await asyncio.wait({self._pull})
+        pulled, self._pull = self._pull, None
+        return pulled.result()
 
     async def _acknowledge(self, ack_id: str) -> None:
         await self._subscribed.acknowledge(ack_id)

@@ -18,6 +18,8 @@ from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.errors import Missing, border
 from async_processor.google_io.publisher import Publisher
 from async_processor.google_io.values import Message, Received, Verdict
+from async_processor.producer import pubsub_inbox
+from async_processor.producer.patience import Patience
 from async_processor.testing.eventually import until
 from async_processor.transport.base import SUSPECT_AFTER
 from async_processor.transport.google_pubsub import marks
@@ -308,6 +310,33 @@ async def test_a_pull_that_fails_is_told_to_who_waits_and_tried_again() -> None:
         await hand.wait(5)
     assert await hand.wait(5)
     await hand.close()
+
+
+class Quiet(PubSubClient):
+    """A service whose pulls end empty, and which remembers those that were cut short."""
+
+    cut = 0
+
+    async def pull(self, subscription: str, limit: int, patience: float = 60.0) -> list[Received]:
+        try:
+            await asyncio.sleep(patience)
+        except asyncio.CancelledError:
+            self.cut += 1
+            raise
+        return []
+
+
+async def test_reading_to_the_end_cuts_no_pull_that_could_lease_a_result_to_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pubsub_inbox, "EMPTY_AFTER", 0.05)
+    client = Quiet(SystemClock())
+    subscribed = pubsub_inbox.Subscribed(client, "results", Patience(1.0))
+    async with pubsub_inbox.PubSubResults(
+        subscribed, follow=False, closed=lambda reader: None
+    ) as results:
+        assert [one async for one in results] == []
+    assert not client.cut
 
 
 def settings() -> PubSubSettings:
