@@ -29,7 +29,9 @@ IdsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of requests.")
 ]
 QueueFilter = Annotated[str, typer.Option("--queue", help="Only those of this request queue.")]
-ReasonFilter = Annotated[str, typer.Option("--reason", help="Only those whose reason has this.")]
+ReasonFilter = Annotated[
+    str, typer.Option("--reason", help="Only those whose reason, a sentence, has this in it.")
+]
 SinceFilter = Annotated[
     str,
     typer.Option(
@@ -74,7 +76,7 @@ def list_letters(
 ) -> None:
     """List dead letters, the oldest first, without their messages.
 
-    Example: async-processor dead-letter list --reason deliveries --since 1h
+    Example: async-processor dead-letter list --reason delivered --since 1h
     """
     chosen = _choice(ids, queue, reason, since, everything=True)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,3 +189,20 @@ def test_what_was_found_early_goes_back_under_its_own_deadline() -> None:
     decision = triage().examine_expired(given, now=NOW, cancelled=False)
     assert isinstance(decision.outcome, Release)
     assert decision.outcome.score == NOW + 60 + 2 / 2097152
+
+
+def test_the_reasons_that_examples_look_for_are_found() -> None:
+    """Those of the help and of the guides, as `dead-letter --reason` compares them."""
+    buried = [
+        examine(delivery(b"{")),
+        examine(delivery(message(), deliveries=5)),
+        examine(delivery(message(payload={"prompt": "x" * 100}))),
+    ]
+    reasons = [each.outcome.reason for each in buried if each and isinstance(each.outcome, Bury)]
+    pages = ("docs/limits.md", "docs/operations.md", "async_processor/cli/dead_letter.py")
+    for page in pages:
+        text = (Path(__file__).parents[2] / page).read_text()
+        examples = re.findall(r"dead-letter \w+ .*--reason (\w+)", text)
+        assert examples
+        for example in examples:
+            assert any(example.lower() in reason.lower() for reason in reasons), (page, example)
