@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -148,6 +149,15 @@ def test_the_dockerfile_is_clean_and_does_not_run_as_root() -> None:
     for path in " ".join(sources).split():
         assert (ROOT / path).exists()
         assert f"!{path}" in let_through
+
+
+def test_the_check_of_the_image_takes_every_step_of_the_dockerfile() -> None:
+    instructions = runpy.run_path(str(DEPLOY / "check_image.py"))["instructions"]
+    words = [word for word, _ in instructions((DEPLOY / "Dockerfile").read_text())]
+    taken = {"FROM", "ARG", "ENV", "WORKDIR", "COPY", "RUN"}
+    told = {"USER", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    assert set(words) == taken | told
+    assert words.count("RUN") == 2
 
 
 def test_scripts_are_clean() -> None:
