@@ -9,6 +9,7 @@ gate is closed.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -36,6 +37,8 @@ from async_processor.sensors.base import Observation, Reading, Sensor, Unreadabl
 
 SPENT: Final = "as many have started as the last reading allows"
 PACED: Final = "the pool is filled step by step, so that readings can follow"
+
+_ROUNDING: Final = 1e-9
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,9 +199,17 @@ class SensorGate(WithoutLots):
         return latest
 
     def _allow(self, starts: float | None, reading: Observation, until: float) -> None:
-        own = own_starts(starts, self._census.portion())
+        own = self._own(starts)
         self._allowance.allow(own, reading=reading, knows_until=until)
         self._step = self._next_step(own)
+
+    def _own(self, starts: float | None) -> float | None:
+        """This replica's part. Of places that were counted, whole ones: of one that two had half
+        of each, both would make use."""
+        portion = self._census.portion()
+        if self._rule.counted and starts is not None and not portion.is_whole:
+            return portion.of(math.floor(starts + _ROUNDING))
+        return own_starts(starts, portion)
 
     def _next_step(self, starts: float | None) -> Step | None:
         """Free places that were counted may be taken at once, others as the pool bears it."""

@@ -345,10 +345,13 @@ class Fixed:
 
 
 class Dial:
-    """A sensor with one reading."""
+    """A sensor with one reading at a time."""
 
-    def __init__(self, value: float) -> None:
-        self._reading = Reading(value=value, taken_at=0.0)
+    def __init__(self, value: float, capacity: float | None = None) -> None:
+        self.turn(value, capacity)
+
+    def turn(self, value: float, capacity: float | None = None) -> None:
+        self._reading = Reading(value=value, capacity=capacity, taken_at=0.0)
 
     async def start(self) -> None:
         pass
@@ -366,11 +369,13 @@ class Dial:
         return nobody_tells
 
 
-def over(dial: Dial, workers: LiveNumber, census: Census = ALONE) -> SensorGate:
+def over(
+    dial: Dial, workers: LiveNumber, census: Census = ALONE, *, counted: bool = False
+) -> SensorGate:
     return SensorGate(
         "t",
         dial,
-        BudgetRule(),
+        BudgetRule(counted=counted),
         workers=workers,
         clock=ManualClock(),
         allowance=fresh_allowance(),
@@ -410,6 +415,21 @@ async def test_what_gates_of_all_replicas_let_start_adds_up_to_the_whole(
     gates = [make(value, Fixed(portion)) for portion in portions(replicas)]
     assert sum(gate.permits(10) for gate in gates) == whole
     assert sum([await started(gate) for gate in gates]) == whole
+
+
+@pytest.mark.parametrize(
+    ("free", "each"), [(6, [3, 3]), (5, [3, 2]), (1, [1, 0]), (0.9, [0, 0]), (0, [0, 0])]
+)
+async def test_places_that_were_counted_are_divided_whole(free: float, each: list[int]) -> None:
+    dials = [Dial(1 / 6 * free, capacity=6) for _ in each]
+    gates = [
+        over(dial, LiveNumber(10), Fixed(portion), counted=True)
+        for dial, portion in zip(dials, portions(2), strict=True)
+    ]
+    for _ in range(3):  # nothing is left over from one reading to the next
+        assert [gate.permits(10) for gate in gates] == each
+        for dial in dials:
+            dial.turn(1 / 6 * free, capacity=6)
 
 
 @pytest.mark.parametrize("portion", [*portions(2), NOTHING])
