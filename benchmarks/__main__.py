@@ -84,6 +84,7 @@ def _options() -> argparse.Namespace:
     add("--gate-requests", type=int, default=5000, help="for gate")
     add("--gate-workers", type=int, default=3200, help="for gate")
     add("--interactive", action="store_true", help="for gate: chats in bursts beside it")
+    add("--vllm-requests", type=int, default=500, help="for vllm, a turn")
     add("--vllm-folder", type=Path, default=_VLLM_FOLDER, help="where vLLM is, or is installed to")
     options = parser.parse_args()
     if unknown := set(options.names).difference(_NAMES):
@@ -121,7 +122,9 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
         ),
         "pubsub": partial(_pubsub, turns),
         "pubsub-gate": _pubsub_gate,
-        "vllm": partial(vllm_interactive, options.vllm_folder, turns=turns),
+        "vllm": partial(
+            vllm_interactive, options.vllm_folder, requests=options.vllm_requests, turns=turns
+        ),
         "vllm-readings": partial(vllm_readings, options.vllm_folder),
     }
 

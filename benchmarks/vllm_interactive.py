@@ -3,6 +3,9 @@
 The same chats arrive in three situations, by turns: alone, beside the backlog with the gate
 `vllm-pool`, and beside it without a gate. What counts is the time to the first token. Which of a
 turn's situations feels the neighbours on the machine is chance, hence medians over the turns.
+
+A server runs four sequences at once. The gate leaves half of them to the users, so that they wait
+neither for each other nor for the backlog when several come between two readings.
 """
 
 from __future__ import annotations
@@ -35,9 +38,9 @@ SERVERS: Final = 2
 SHAPE: Final = Shape(num_gpu_blocks_override=97)
 RHYTHM: Final = Rhythm(burst_seconds=5, pause_seconds=5, burst_rate=3, pause_rate=1)
 CHAT: Final = ChatSettings(model=MODEL, prompt_words=300, output_tokens=40)
-BACKGROUND_TOKENS: Final = 400
+BACKGROUND_TOKENS: Final = 200
 WORKERS: Final = 8
-GATE: Final = "{type: vllm-pool, urls: [<urls>], max_running_per_pod: 3}"
+GATE: Final = "{type: vllm-pool, urls: [<urls>], max_running_per_pod: 2}"
 ALONE: Final = "no background"
 _SITUATIONS: Final[Mapping[str, str]] = {
     ALONE: "",
@@ -54,10 +57,10 @@ _AIMS: Final = (
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """What the users saw in one situation, and how long the backlog took (seconds)."""
+    """What the users saw in one situation, and how long the backlog took (seconds), if any."""
 
     users: TrafficReport
-    seconds: float
+    seconds: float | None = None
 
 
 async def vllm_interactive(folder: Path, *, requests: int = 500, turns: int = 3) -> Report:
@@ -73,10 +76,21 @@ async def vllm_interactive(folder: Path, *, requests: int = 500, turns: int = 3)
             for number in range(turns):
                 for name, gate in _SITUATIONS.items():
                     settings = gate.replace("<urls>", ", ".join(urls))
-                    seen[name].append(await _turn(front, settings, requests, seed=number))
+                    turn = await _turn(front, settings, requests, seed=number)
+                    _tell(f"turn {number + 1} of {turns}, {name}", turn)
+                    seen[name].append(turn)
     rows = [_row(name, each, seen[ALONE]) for name, each in seen.items()]
     title = f"{SERVERS} vLLM servers: chats beside {requests} requests, {turns} turns"
     return Report(name="vllm", title=title, rows=rows, aims=_AIMS)
+
+
+def _tell(what: str, turn: Turn) -> None:
+    """Say how far it is: a turn takes minutes."""
+    users = turn.users
+    backlog = f", backlog {turn.seconds:.0f} s" if turn.seconds else ""
+    first = f"{users.first_token_p50:.3f} and {users.first_token_p95:.3f} s"
+    text = f"{what}: TTFT p50 and p95 {first} of {users.requests} chats{backlog}"
+    print(text, file=sys.stderr, flush=True)
 
 
 @asynccontextmanager
@@ -101,7 +115,7 @@ async def _turn(front: str, gate: str, requests: int, *, seed: int) -> Turn:
     if not gate:
         async with traffic:
             await asyncio.sleep(_ALONE_SECONDS)
-            return Turn(users=traffic.report(), seconds=0)
+            return Turn(users=traffic.report())
     configuration = our_configuration().replace("{type: constant}", gate)
     async with (
         stage() as here,
@@ -127,6 +141,7 @@ def _background() -> bytes:
 
 def _row(name: str, turns: Sequence[Turn], alone: Sequence[Turn]) -> Mapping[str, Cell]:
     p50, p95 = _of(turns, 50), _of(turns, 95)
+    backlog = [turn.seconds for turn in turns if turn.seconds is not None]
     return {
         "what": name,
         "TTFT p50 s": median(p50),
@@ -136,7 +151,7 @@ def _row(name: str, turns: Sequence[Turn], alone: Sequence[Turn]) -> Mapping[str
         "p95 of each turn": ", ".join(f"{each:.3f}" for each in p95),
         "chats": sum(turn.users.requests for turn in turns),
         "failed": sum(turn.users.failures for turn in turns),
-        "backlog s": median(turn.seconds for turn in turns),
+        "backlog s": median(backlog) if backlog else None,
     }
 
 
