@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 
 from async_processor.admission.base import Gate
 from async_processor.config.settings import Settings
+from async_processor.daemon import open_files
 from async_processor.daemon.change import Change, common_rules
 from async_processor.daemon.pools import Pools
 from async_processor.daemon.retirement import Retirement
@@ -75,6 +76,7 @@ class Topology:
 
     async def start(self) -> None:
         """Start the gates."""
+        self._provide_open_files()
         for gate in self._gates.values():
             await gate.start()
 
@@ -106,10 +108,14 @@ class Topology:
                 await self._halt(name)
             self._take_over(change)
             undo.pop_all()
+        self._provide_open_files()
         self._give_back(change.queue_names)
         for route in change.routes.values():
             self._spawn(route)
         self.retirement.add(change.replaced)
+
+    def _provide_open_files(self) -> None:
+        open_files.provide(sum(pool.workers for pool in self._pools))
 
     def _succession(self, before: Mapping[Place, Blueprint], after: Workshop) -> Succession:
         return Succession(self._gates, before, after, self._pools.sizes)
