@@ -18,7 +18,7 @@ from async_processor.sim.flow_control import Mode
 from benchmarks.processes import BenchmarkFailed, running
 
 NAME: Final = "sim"
-_START_SECONDS: Final = 20.0
+_START_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.05
 _OPTIONS: Final = {"num_gpu_blocks": "num-gpu-blocks-override"}
 

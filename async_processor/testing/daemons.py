@@ -22,10 +22,14 @@ from async_processor.testing.servers import free_port
 
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 30.0
 _COMMAND: Final = "async_processor"
 _TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Not used: a client that has none makes one, which takes longer than the call."""
 _NOTHING: Final[Mapping[str, str]] = {}
+
+SHORT_LEASES: Final[Mapping[str, str]] = {"lease_ttl": "2s"}
+"""For a test that kills daemons: what they held is soon taken back."""
 
 
 class DaemonFailed(Exception):
@@ -134,7 +138,7 @@ class DaemonProcess:
         )
 
     async def _get(self, port: int, path: str) -> httpx.Response:
-        async with httpx.AsyncClient(timeout=5.0, verify=_TLS) as client:
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, verify=_TLS) as client:
             return await client.get(f"http://127.0.0.1:{port}{path}")
 
     async def terminate(self) -> int:
@@ -178,12 +182,16 @@ def short_lived_settings(
     queue: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """A configuration with short leases, so that a test need not wait for long."""
+    """A configuration with short pauses, so that a test need not wait for long.
+
+    Not with short leases: a daemon that is held up for longer than its lease loses it, on a slow
+    machine without any fault. A test that waits for the end of leases asks for `SHORT_LEASES`.
+    """
     return {
         "transport": {
             "type": "redis-sortedset",
             "url": broker,
-            "lease_ttl": "2s",
+            "lease_ttl": "20s",
             "reclaim_interval": "300ms",
             "backlog_poll_interval": "500ms",
             "queues": [{"igw_base_url": gateway, **(queue or {})}],

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
+PATIENCE: Final = 60.0
+"""Seconds for what happens soon: only what never happens takes so long, on any machine."""
 
-async def eventually(condition: Callable[[], Awaitable[T]], *, within: float = 20.0) -> T:
+
+async def eventually(condition: Callable[[], Awaitable[T]], *, within: float = PATIENCE) -> T:
     """Ask again and again until the answer is true, and return it.
 
     Raises:
@@ -23,7 +26,7 @@ async def eventually(condition: Callable[[], Awaitable[T]], *, within: float = 2
             await asyncio.sleep(0.01)
 
 
-async def until(condition: Callable[[], bool], *, within: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:
     """Like `eventually`, for what can be seen without waiting."""
 
     async def seen() -> bool:

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-_START_SECONDS: Final = 20.0
+_START_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.02
 _PORTS: Final = (12_000, 32_000)
 _MOST_RESERVED: Final = 200
@@ -179,7 +180,7 @@ class RedisServer:
             return False
 
     def _ask(self, command: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as line:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=_ANSWER_SECONDS) as line:
             line.sendall(command + b"\r\n")
             return line.recv(4096)
 

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from async_processor.producer import Producer, Submission
-from async_processor.testing.daemons import DaemonProcess
+from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.gateway import Arrival, Gateway
 from async_processor.testing.servers import RedisServer
@@ -167,7 +167,9 @@ async def test_nothing_is_lost_or_doubled_when_it_is_killed(
 ) -> None:
     count = 300
     async with Gateway() as gateway:
-        daemon = fleet(gateway.url, **arrangement(gateway.url, ["q"], FAIR))
+        settings = arrangement(gateway.url, ["q"], FAIR)
+        settings["transport"] |= SHORT_LEASES
+        daemon = fleet(gateway.url, **settings)
         await submit(redis_server, "q", ["light", "light", "heavy"] * (count // 3))
         async with daemon:
             await until(lambda: len(gateway.arrivals) >= 100)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from async_processor.producer import Producer, Submission
 from async_processor.sim.pool import SimulatedPool
-from async_processor.testing.daemons import DaemonProcess
+from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess
 from async_processor.testing.eventually import until
 from async_processor.testing.servers import RedisServer
 
@@ -67,7 +67,7 @@ async def test_a_daemon_killed_every_second_loses_and_doubles_nothing(
     fleet: Fleet, producer: Producer
 ) -> None:
     async with SimulatedPool(latency=LATENCY) as pool:
-        daemons = [fleet(pool.url, workers=32) for _ in range(3)]
+        daemons = [fleet(pool.url, workers=32, transport=SHORT_LEASES) for _ in range(3)]
         await asyncio.gather(*(daemon.start() for daemon in daemons))
         async with reading(producer) as seen:
             await producer.submit_many(submissions(REQUESTS))
@@ -99,7 +99,7 @@ async def test_redis_restarted_in_the_middle_loses_and_doubles_nothing(
     fleet: Fleet, producer: Producer, redis_server: RedisServer
 ) -> None:
     async with SimulatedPool(latency=LATENCY) as pool:
-        daemons = [fleet(pool.url, workers=32) for _ in range(2)]
+        daemons = [fleet(pool.url, workers=32, transport=SHORT_LEASES) for _ in range(2)]
         await asyncio.gather(*(daemon.start() for daemon in daemons))
         async with reading(producer) as seen:
             await producer.submit_many(submissions(REQUESTS // 2))
@@ -116,14 +116,14 @@ async def test_a_stopped_process_that_wakes_up_late_writes_nothing(
     fleet: Fleet, producer: Producer
 ) -> None:
     async with SimulatedPool(latency=1.0) as pool:
-        zombie, other = fleet(pool.url, workers=8), fleet(pool.url, workers=8)
+        zombie, other = (fleet(pool.url, workers=8, transport=SHORT_LEASES) for _ in range(2))
         await zombie.start()
         async with reading(producer) as seen:
             await producer.submit_many(submissions(8))
             await until(lambda: pool.ledger.total >= 8)
             zombie.send(signal.SIGSTOP)
             await other.start()
-            await until(lambda: len(seen) >= 8, within=30)
+            await until(lambda: len(seen) >= 8)
             zombie.send(signal.SIGCONT)
             await all_results(seen, 8)
         assert zombie.running

@@ -15,7 +15,7 @@ import pytest
 
 from async_processor.producer import Producer, Submission
 from async_processor.sim.pool import SimulatedPool
-from async_processor.testing.daemons import DaemonProcess
+from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.messages import bare_message, message
 from async_processor.testing.requirements import unavailable
@@ -35,7 +35,7 @@ def redis_cli(server: RedisServer, *words: str, last: bytes | None = None) -> st
     if binary is None:
         unavailable("redis-cli is not installed")
     command = [binary, "-p", str(server.port), *(["-x"] if last is not None else []), *words]
-    done = subprocess.run(command, check=True, capture_output=True, timeout=20, input=last)
+    done = subprocess.run(command, check=True, capture_output=True, timeout=60, input=last)
     return done.stdout.decode()
 
 
@@ -71,8 +71,8 @@ async def test_a_request_cancelled_in_flight_frees_its_slot_in_the_pool(
 
         await until(lambda: pool.pods[0].load.running == 1)
         assert await producer.cancel(handle) == [True]
-        await until(lambda: pool.pods[0].load.running == 0, within=2)
-        assert (await producer.result(handle, timeout=5)).error_code is ErrorCode.CANCELLED
+        await until(lambda: pool.pods[0].load.running == 0, within=30)
+        assert (await producer.result(handle, timeout=60)).error_code is ErrorCode.CANCELLED
 
 
 async def test_a_request_cancelled_while_it_waits_is_never_sent(
@@ -82,7 +82,7 @@ async def test_a_request_cancelled_while_it_waits_is_never_sent(
         handle = await producer.submit(Submission(payload=PAYLOAD, deadline="10m"))
         assert await producer.cancel(handle) == [True]
         async with fleet(pool.url):
-            assert (await producer.result(handle, timeout=20)).error_code is ErrorCode.CANCELLED
+            assert (await producer.result(handle, timeout=60)).error_code is ErrorCode.CANCELLED
         assert pool.ledger.total == 0
 
 
@@ -120,7 +120,7 @@ async def test_a_queue_of_good_expired_malformed_and_poisonous_messages(
     await asyncio.to_thread(_zadd, redis_server, [poison, *good, *expired, *invalid, *broken])
 
     async with SimulatedPool(latency=0.2) as pool:
-        daemon = fleet(pool.url, workers=16)
+        daemon = fleet(pool.url, workers=16, transport=SHORT_LEASES)
         await daemon.start()
 
         async def killed_by_poison() -> None:
@@ -131,7 +131,7 @@ async def test_a_queue_of_good_expired_malformed_and_poisonous_messages(
 
         killing = asyncio.create_task(killed_by_poison())
         found = await result(producer, 241)
-        await asyncio.wait_for(killing, 1)
+        await killing
         assert all(found[f"good-{n}"].status_code == 200 for n in range(200))
         assert all(found[f"late-{n}"].error_code is ErrorCode.DEADLINE_EXCEEDED for n in range(20))
         assert all(found[f"bad-{n}"].error_code is ErrorCode.INVALID_REQUEST for n in range(20))

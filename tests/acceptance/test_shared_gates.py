@@ -9,7 +9,7 @@ from collections.abc import Callable
 from async_processor.producer import Producer, Submission
 from async_processor.redis_io.connect import open_client
 from async_processor.sim.pool import SimulatedPool
-from async_processor.testing.daemons import DaemonProcess
+from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.servers import RedisServer
 
@@ -44,7 +44,7 @@ async def running(daemon: DaemonProcess, count: int) -> None:
         (pool,) = (await daemon.status())["pools"]
         return bool(pool["inflight"] == count)
 
-    await eventually(as_many, within=30)
+    await eventually(as_many)
 
 
 async def test_replicas_divide_a_limit_and_take_over_what_others_leave(
@@ -53,9 +53,12 @@ async def test_replicas_divide_a_limit_and_take_over_what_others_leave(
     gate = {"type": "local-max-concurrency", "limit": LIMIT, "shared": True}
     async with SimulatedPool(latency=0.5) as pool:
         eyes = Eyes(pool)
-        first, second, third = (fleet(pool.url, workers=16, queue={"gate": gate}) for _ in range(3))
+        first, second, third = (
+            fleet(pool.url, workers=16, transport=SHORT_LEASES, queue={"gate": gate})
+            for _ in range(3)
+        )
         await producer.submit_many(
-            [Submission(id=f"r-{n}", payload={"prompt": "hi"}, deadline="10m") for n in range(600)]
+            [Submission(id=f"r-{n}", payload={"prompt": "hi"}, deadline="10m") for n in range(3000)]
         )
         await first.start()
         await running(first, LIMIT)

@@ -28,7 +28,7 @@ from async_processor.redis_io.connect import open_client
 from async_processor.sim.engine import EngineSettings
 from async_processor.sim.faults import Faults
 from async_processor.sim.pool import SimulatedPool
-from async_processor.testing.daemons import DaemonProcess, short_lived_settings
+from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess, short_lived_settings
 from async_processor.testing.eventually import eventually
 from async_processor.testing.prometheus import PrometheusServer
 from async_processor.testing.servers import RedisServer
@@ -281,6 +281,7 @@ def settings(pools: Mapping[str, SimulatedPool], redis_server: RedisServer) -> d
     }
     whole = short_lived_settings(redis_server.url, "")
     whole["transport"] |= {
+        **SHORT_LEASES,
         "max_deliveries": 1,
         "queues": [
             {

@@ -23,7 +23,7 @@ from async_processor.wire.envelope import score
 pytestmark = pytest.mark.needs(Capability.LOTS)
 
 FOREVER = 600.0
-SOON = 10.0
+SOON = 60.0
 
 LOT = 'quota {a}: team "é"'
 """Tenants have any name."""

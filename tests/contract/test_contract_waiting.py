@@ -23,7 +23,7 @@ from async_processor.wire.envelope import Envelope, score
 FOREVER = 600.0
 """A wait that no test reaches the end of."""
 
-SOON = 10.0
+SOON = 60.0
 """Far above what a wake-up takes, far below `FOREVER`."""
 
 

@@ -76,7 +76,7 @@ class Stage:
         await eventually(reached)
 
     async def get(self, path: str) -> httpx.Response:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             return await client.get(f"http://127.0.0.1:{self.parts.health.port}{path}")
 
     def metric(self, name: str, **labels: str) -> float:
@@ -106,7 +106,7 @@ async def stage(
             {
                 "transport": {
                     "type": "memory",
-                    "lease_ttl": 1.5,
+                    "lease_ttl": 30,
                     "queues": [{"igw_base_url": pool.url, **(queue or {})}],
                 },
                 "worker_pools": [worker_pool],
@@ -116,7 +116,7 @@ async def stage(
             },
             {},
         )
-        transport = MemoryTransport(MemorySettings(lease_ttl=1.5), probe.broker)
+        transport = MemoryTransport(MemorySettings(lease_ttl=30.0), probe.broker)
         running = Stage(probe, pool, build(settings, transport=transport))
 
         async def serving() -> bool:
@@ -167,7 +167,7 @@ async def test_a_dead_gateway_is_told_of_in_status_and_in_the_result() -> None:
     dead = {"igw_base_url": "http://127.0.0.1:9"}
     async with stage(queue=dead, retry={"base_delay": 0.2, "max_delay": 0.3}) as running:
         for number in range(3):
-            await running.submit(f"r-{number}", left=1.5)
+            await running.submit(f"r-{number}", left=4)
 
         async def told() -> bool:
             (queue,) = (await running.get("/status")).json()["queues"]
@@ -200,7 +200,7 @@ async def test_a_running_call_is_cancelled_and_its_connection_closed() -> None:
         async def idle() -> bool:
             return running.pool.pods[0].load.running == 0
 
-        await eventually(idle, within=2)
+        await eventually(idle, within=30)
         assert await running.probe.get_key(active_key("r-1")) is None
         assert await running.probe.get_key(cancel_key("r-1")) is None
 
@@ -231,7 +231,7 @@ async def test_an_open_gate_that_sees_nothing_is_told_also_when_nothing_waits() 
 
         async def told() -> bool:
             why = (await running.get("/status")).json()["queues"][0]["why"]
-            return why.startswith("the queue's gate is open although its source cannot be read (")
+            return bool(why.startswith("the queue's gate is open although its source cannot be read ("))
 
         await eventually(told)
 
@@ -329,7 +329,7 @@ async def test_headers_that_are_too_large_are_an_invalid_request() -> None:
 
 
 async def test_the_first_signal_lets_calls_end_and_gives_back_the_rest() -> None:
-    async with stage(workers=2, latency=0.4) as running:
+    async with stage(workers=2, latency=2.0) as running:
         for number in range(6):
             await running.submit(f"r-{number}")
         await running.calls(2)
@@ -354,7 +354,7 @@ async def test_a_second_signal_gives_everything_back_at_once() -> None:
 
         await eventually(draining)
         os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await running.running
         waiting = (await running.probe.waiting(QUEUE)).items()
         assert {_scored(pair) for pair in waiting} == before

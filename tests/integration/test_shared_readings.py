@@ -121,7 +121,7 @@ async def test_a_reading_that_is_spent_is_what_the_status_says_holds_its_queues_
     parts = stage.parts(pool_gate=False)
 
     async def reasons() -> set[str]:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             status = await client.get(f"http://127.0.0.1:{parts.health.port}/status")
         return {queue["why"] for queue in status.json()["queues"]}
 

@@ -62,7 +62,7 @@ async def submit(probe: MemoryProbe, queue: str, number: int) -> None:
 
 
 async def whys(parts: Parts) -> Mapping[str, str]:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         answer = await client.get(f"http://127.0.0.1:{parts.health.port}/status")
     return {queue["queue_name"]: queue["why"] for queue in answer.json()["queues"]}
 

@@ -51,7 +51,7 @@ def two_pools(busy: SimulatedPool, free: SimulatedPool) -> Mapping[str, Any]:
 
 
 async def whys(parts: Parts) -> Mapping[str, str]:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         answer = await client.get(f"http://127.0.0.1:{parts.health.port}/status")
     return {queue["queue_name"]: queue["why"] for queue in answer.json()["queues"]}
 

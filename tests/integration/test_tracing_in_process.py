@@ -155,7 +155,7 @@ async def test_what_waited_in_vain_leaves_no_span(
 
 
 async def page(daemon: InMemory, accept: str) -> httpx.Response:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         url = f"http://127.0.0.1:{daemon.parts.exposition.port}/metrics"
         return await client.get(url, headers={"Accept": accept})
 
