@@ -13,6 +13,7 @@ import grpc
 import pytest
 from google.pubsub_v1 import types
 
+from async_processor.errors import BrokerUnavailable
 from async_processor.google_io.client import PubSubClient
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.pubsub_broker import Subscription
@@ -174,6 +175,22 @@ async def test_a_dead_letter_that_is_refused_keeps_its_message(code: grpc.Status
         assert not subscription(fake).undelivered
 
 
+async def test_a_dead_letter_topic_that_is_gone_holds_no_slot_for_ever_and_loses_nothing() -> None:
+    async with faked(second=0.1) as fake, transport(fake) as started:
+        letters = fake.broker.topics.pop(DEAD)
+        publish(fake, "r-1")
+        bury = Bury(reason="x", post=POST)
+        delivery = await claim_one(started, QUEUE)
+        assert await asyncio.wait_for(started.settle(delivery, bury), 30) is Settlement.GONE
+        assert not fake.broker.topics[RESULTS]
+        fake.broker.topics[DEAD] = letters
+        again = await claim_one(started, QUEUE)
+        assert again.deliveries == 0
+        assert await started.settle(again, bury) is Settlement.DONE
+        assert (len(letters), len(fake.broker.topics[RESULTS])) == (1, 1)
+        assert not subscription(fake).undelivered
+
+
 async def test_a_dead_letter_that_pubsub_cannot_take_ends_nevertheless() -> None:
     async with faked() as fake, transport(fake) as started:
         publish(fake, "r-1")
@@ -213,8 +230,11 @@ async def test_a_result_topic_that_is_away_repeats_no_dead_letter() -> None:
         results = fake.broker.topics.pop(RESULTS)
         settling = asyncio.create_task(started.settle(delivery, Bury(reason="x", post=POST)))
         await until(lambda: fake.calls["Publish"] >= 4)
+        with pytest.raises(BrokerUnavailable, match="Topic not found"):
+            await started.ping()
         fake.broker.topics[RESULTS] = results
         assert await settling is Settlement.DONE
+        await started.ping()
         assert (len(fake.broker.topics[DEAD]), len(results)) == (1, 1)
 
 

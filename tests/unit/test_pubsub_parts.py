@@ -17,7 +17,7 @@ from async_processor.google_io.batches import Batches
 from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.errors import Missing, border
 from async_processor.google_io.publisher import Publisher
-from async_processor.google_io.values import Message, Received, Verdict
+from async_processor.google_io.values import LONGEST_LEASE, Message, Received, Verdict
 from async_processor.producer import pubsub_inbox
 from async_processor.producer.patience import Patience
 from async_processor.testing.eventually import until
@@ -173,8 +173,9 @@ async def test_an_outage_among_messages_that_go_alone_repeats_none_of_those_kept
     assert kinds == [none, BrokerRefused, none, none, BrokerUnavailable, BrokerRefused]
 
 
-def lease(ack_id: str, *, attempt: int = 1, deliveries: int = 0) -> Lease:
-    attributes = marks.marked({}, Marks(subscription="s", deliveries=deliveries))
+def lease(ack_id: str, *, attempt: int = 1, deliveries: int = 0, due_at: float = 0.0) -> Lease:
+    own = Marks(subscription="s", deliveries=deliveries, due_at=due_at)
+    attributes = marks.marked({}, own)
     received = Received(
         ack_id=ack_id,
         data=b"{}",
@@ -194,6 +195,11 @@ def test_only_lost_leases_count_as_deliveries() -> None:
     assert lease("given back once", attempt=1 + FORGIVEN).deliveries == 0
     assert lease("lost twice after that", attempt=3 + FORGIVEN).deliveries == 2
     assert lease("a copy of one that was lost", attempt=1, deliveries=2).deliveries == 2
+
+
+def test_a_mark_puts_off_what_has_no_deadline_too_but_not_for_long() -> None:
+    assert lease("unreadable, published at 0", due_at=60.0).due_at == 60.0
+    assert lease("marked by somebody else", due_at=1e12).due_at == LONGEST_LEASE
 
 
 class Modified(PubSubClient):

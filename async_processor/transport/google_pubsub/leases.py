@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from async_processor.clock import Clock
-from async_processor.google_io.values import Received, Verdict
+from async_processor.google_io.values import LONGEST_LEASE, Received, Verdict
 from async_processor.transport.google_pubsub.marks import Marks, read
 from async_processor.transport.google_pubsub.subscription import (
     Subscription,
@@ -60,12 +60,14 @@ class Lease:
     @property
     def due_at(self) -> float:
         """When it may run (Unix seconds): marks are anybody's to write, so at its deadline at the
-        latest."""
+        latest, and where none can be read soon."""
         marked = self.marks.due_at
         if not marked:
             return 0.0
         message = envelope.examine(self.received.data)
-        return min(marked, message.request.deadline) if isinstance(message, Envelope) else 0.0
+        if isinstance(message, Envelope):
+            return min(marked, message.request.deadline)
+        return min(marked, self.received.published_at + LONGEST_LEASE)
 
 
 class Leases:

@@ -42,6 +42,8 @@ class Results:
         self._default = names.topic(default, project_id)
         self._dead_letters = dead_letters and names.topic(dead_letters, project_id)
         self.requests: Collection[str] = ()
+        self.refusal = ""
+        """Why the default topic refused its last result, "" when it did not."""
 
     async def post(self, post: Post) -> None:
         """Publish a result where its message or the configuration wants it.
@@ -61,13 +63,18 @@ class Results:
         try:
             await self._publisher.publish(self._default, message)
         except BrokerRefused as error:
-            raise BrokerUnavailable(str(error)) from error
+            self.refusal = str(error)
+            raise BrokerUnavailable(self.refusal) from error
+        self.refusal = ""
 
     async def bury(self, lease: Lease, delivery: Delivery, bury: Bury, now: float) -> None:
         """Publish a message that nobody could process, as it came, with the reason beside it.
 
-        Where there is no topic for it, or Pub/Sub takes no such message, the log has to do. Raises
-        BrokerUnavailable, also when the topic refuses: it may be there again later.
+        Where there is no topic for it, or Pub/Sub takes no such message, the log has to do.
+
+        Raises:
+            BrokerUnavailable: the service is away.
+            BrokerRefused: the topic takes nothing; it may be there again later.
         """
         topic = self._dead_letters or lease.subscription.dead_letter_topic
         if not topic:
@@ -83,8 +90,6 @@ class Results:
                 )
             except Invalid as error:
                 _log.error("dead_letter_refused", topic=topic, reason=bury.reason, error=str(error))
-            except BrokerRefused as error:
-                raise BrokerUnavailable(str(error)) from error
             else:
                 return
 

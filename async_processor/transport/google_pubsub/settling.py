@@ -37,6 +37,12 @@ PARKING: Final = 10.0
 """Seconds after which a message that waits for room of its own (a tenant's quota) is looked at
 again: Pub/Sub cannot be told to keep it until there is some."""
 
+BURIAL_PATIENCE: Final = 10.0
+"""Seconds for which a dead letter is held that its topic refuses; its slot is others' too."""
+
+BURIAL_PAUSE: Final = 60.0
+"""Seconds, at most, after which it is tried again."""
+
 LONGEST_PAUSE: Final = 2.0
 """Seconds between two tries while the service is away."""
 
@@ -83,10 +89,27 @@ class Settling:
     async def _bury(self, lease: Lease, delivery: Delivery, bury: Bury) -> Settlement:
         """Two steps, so that a result that cannot be published repeats no dead letter."""
         post = bury.post
-        steps = [lambda: self._results.bury(lease, delivery, bury, self._clock.now())]
+        give_up = self._clock.monotonic() + BURIAL_PATIENCE
+        steps = [lambda: self._dead_letter(lease, delivery, bury, give_up)]
         if post is not None:
             steps.append(lambda: self._results.post(post))
-        return await self._finish(lease, *steps)
+        try:
+            return await self._finish(lease, *steps)
+        except BrokerRefused as error:
+            _log.error("not_buried", queue_name=delivery.queue_name, error=str(error))
+            await self.give_back(lease, BURIAL_PAUSE * random.uniform(0.5, 1))
+            return Settlement.GONE
+
+    async def _dead_letter(
+        self, lease: Lease, delivery: Delivery, bury: Bury, give_up: float
+    ) -> None:
+        """Raises BrokerUnavailable for a refusal too, until `give_up` (monotonic seconds)."""
+        try:
+            await self._results.bury(lease, delivery, bury, self._clock.now())
+        except BrokerRefused as error:
+            if self._clock.monotonic() >= give_up:
+                raise
+            raise BrokerUnavailable(str(error)) from error
 
     async def _finish(self, lease: Lease, *steps: Callable[[], Awaitable[None]]) -> Settlement:
         """Publish one thing after the other, then the message is done with."""

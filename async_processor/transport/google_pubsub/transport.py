@@ -57,18 +57,20 @@ class GooglePubSub:
         self._clock = clock or SystemClock()
         self._client = client or PubSubClient(self._clock)
         publisher = Publisher(self._client)
-        results = Results(
+        self._results = Results(
             publisher,
             settings.project_id,
             default=settings.result_topic_id,
             dead_letters=settings.dead_letter_topic_id,
         )
         self._leases = Leases(self._clock, settings.lease_ttl)
-        self._settling = Settling(self._leases, publisher, results, self._clock)
+        self._settling = Settling(self._leases, publisher, self._results, self._clock)
         if monitor is None and not self._client.emulated:
             monitor = Monitor()
         self._depths = Depths(monitor, self._clock)
-        self._subscriptions = Subscriptions(self._client, settings, topics, results, self._clock)
+        self._subscriptions = Subscriptions(
+            self._client, settings, topics, self._results, self._clock
+        )
         self._partings = Partings(self._leases, self._clock)
         self._hands: dict[str, Hand] = {}
         self._running = False
@@ -98,11 +100,11 @@ class GooglePubSub:
     async def ping(self) -> None:
         """A call that was answered just now will do, and so does an answer that forbids to look.
 
-        A service that lets nothing be pulled is as good as away.
+        A service that lets nothing be pulled, or no result be published, is as good as away.
         """
         if not self._running:
             raise BrokerUnavailable("not connected to Pub/Sub yet")
-        if refusal := self._subscriptions.refusal():
+        if refusal := self._subscriptions.refusal() or self._results.refusal:
             raise BrokerUnavailable(refusal)
         if self._clock.monotonic() - self._client.heard_at < RECENT:
             return
