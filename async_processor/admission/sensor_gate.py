@@ -213,11 +213,11 @@ class SensorGate(WithoutLots):
 
     def _next_step(self, starts: float | None) -> Step | None:
         """Free places that were counted may be taken at once, others as the pool bears it."""
-        if starts is None or self._rule.counted or not self._interval:
+        reading = self._seen if isinstance(self._seen, Reading) else None
+        counted = self._rule.counted and reading is not None
+        if starts is None or counted or not self._interval:
             return None
-        room = 1.0
-        if isinstance(self._seen, Reading):
-            room = self._rule.room(self._seen.value)
+        room = self._rule.room(reading.value) if reading else 1.0
         return self._allowance.pace.step(
             starts=starts,
             used=1 - room,

@@ -10,6 +10,7 @@ import pytest
 from async_processor.admission.base import Continue, Reason, Refuse
 from async_processor.admission.chain import Chain
 from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.pace import FEW
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
 from async_processor.admission.start_ledger import StartAllowance, StartLedger
 from async_processor.listeners import Leave, Listeners
@@ -56,11 +57,12 @@ class Dial:
 class Bench:
     """A gate over a dial, and a way to count what gets through."""
 
-    def __init__(self, workers: int = 10, **rule: float) -> None:
+    def __init__(self, workers: int = 10, interval: float = 0, **rule: float) -> None:
         self.clock = ManualClock()
         self.dial = Dial(self.clock)
         self.ledger = StartLedger()
         self.workers = workers
+        self.interval = interval
         self.gate = self.another(workers, **rule)
 
     def another(self, workers: int, **rule: float) -> SensorGate:
@@ -71,6 +73,7 @@ class Bench:
             workers=LiveNumber(workers),
             clock=self.clock,
             allowance=StartAllowance(self.ledger),
+            interval=self.interval,
             pool="p",
         )
 
@@ -289,6 +292,16 @@ async def test_what_has_just_started_is_not_in_a_reading_that_lags_behind() -> N
     await bench.clock.advance(0.6)
     bench.dial.turn(1 / 6, capacity=6, lag=0.5)  # and one of the six has ended
     assert await bench.admitted() == 1
+
+
+async def test_places_that_nobody_could_count_are_filled_step_by_step() -> None:
+    bench = Bench(workers=100, interval=1, counted=True, fallback=0.5)
+    bench.dial.turn(1.0, capacity=64)
+    assert await bench.admitted(demand=100) == 64
+    await bench.clock.advance(1)
+    bench.dial.lose()
+    assert await bench.admitted(demand=100) == FEW
+    await bench.gate.stop()
 
 
 async def test_a_reading_that_is_only_half_of_the_truth_says_so() -> None:
