@@ -5,7 +5,10 @@ The same chats arrive in three situations, by turns: alone, beside the backlog w
 turn's situations feels the neighbours on the machine is chance, hence medians over the turns.
 
 A server runs four sequences at once. The gate leaves half of them to the users, so that they wait
-neither for each other nor for the backlog when several come between two readings.
+neither for each other nor for the backlog when several come between two readings. Prompts are long:
+computing them takes several times as long as the step of the batch that may be under way when one
+comes, as on a GPU. With short ones it is that step that would be measured, which no gate can spare
+users of a pod that does anything else at all.
 """
 
 from __future__ import annotations
@@ -35,9 +38,9 @@ from benchmarks.vllm_installation import Installation
 from benchmarks.vllm_servers import MODEL, Shape, vllm_servers
 
 SERVERS: Final = 2
-SHAPE: Final = Shape(num_gpu_blocks_override=97)
+SHAPE: Final = Shape(max_model_len=2048, num_gpu_blocks_override=257)
 RHYTHM: Final = Rhythm(burst_seconds=5, pause_seconds=5, burst_rate=3, pause_rate=1)
-CHAT: Final = ChatSettings(model=MODEL, prompt_words=300, output_tokens=40)
+CHAT: Final = ChatSettings(model=MODEL, prompt_words=1500, output_tokens=40)
 BACKGROUND_TOKENS: Final = 200
 WORKERS: Final = 8
 GATE: Final = "{type: vllm-pool, urls: [<urls>], max_running_per_pod: 2}"
