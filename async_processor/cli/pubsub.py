@@ -56,6 +56,7 @@ def setup(
     if dry_run:
         for step in planned:
             typer.echo(f"would create {step}")
+        typer.echo("note: nobody was asked; what is there already would stay as it is", err=True)
         return
     loop.run(_create(planned))
     typer.echo(f"note: {_GRANTS}", err=True)

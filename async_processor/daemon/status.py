@@ -59,10 +59,17 @@ class Status:
         """What lies in the broker, and why that is not known."""
         try:
             return await self._transport.backlog(route.queue.queue_name, ()), ""
-        except BacklogUnknown:
-            return None, ""
+        except BacklogUnknown:  # it may be another service's to tell
+            return None, await self._broker_fault()
         except BrokerUnavailable:
             return None, "the broker cannot be reached"
+
+    async def _broker_fault(self) -> str:
+        try:
+            await self._transport.ping()
+        except BrokerUnavailable as error:
+            return f"the broker cannot be used: {error}"
+        return ""
 
     def _pool(self, pool: Pool) -> Mapping[str, Any]:
         names = {route.queue.queue_name for route in self._topology.routes if route.pool is pool}

@@ -21,7 +21,7 @@ from async_processor.google_io.client import PubSubClient
 from async_processor.google_io.values import Message
 from async_processor.redis_io.connect import open_client
 from async_processor.sim.pool import SimulatedPool
-from async_processor.testing.eventually import until
+from async_processor.testing.eventually import eventually, until
 from async_processor.testing.pubsub_broker import Subscription
 from async_processor.testing.pubsub_fake import PubSubFake
 from async_processor.testing.pubsub_probe import FastClock
@@ -81,6 +81,12 @@ class Stage:
 
 def _called(running: Stage, times: int) -> bool:
     return running.pool.ledger.total >= times
+
+
+async def _says(running: Stage, words: str) -> bool:
+    """Whether that is what holds the queue back, by `/status`."""
+    (queue,) = (await running.parts.status.read())["queues"]
+    return str(queue["why"]).startswith(words)
 
 
 def request(request_id: str, *, left: float = 600.0, **fields: Any) -> dict[str, Any]:
@@ -308,6 +314,7 @@ async def test_the_service_may_go_away_and_come_back() -> None:
         calls = running.pool.ledger.total
         await until(lambda: running.pool.pods[0].load.running == 0)
         assert running.pool.ledger.total <= calls + 4
+        await eventually(lambda: _says(running, "the broker cannot be used"))
         await running.fake.start()
         found = await running.answered(12)
         assert {each.status_code for each in found.values()} == {200}
