@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
+from typing import Any, Final, Protocol, TypeVar
 
 from async_processor.errors import AsyncProcessorError
+
+FEW: Final = 32
+"""Items in one turn of the loop, of a millisecond's work at most each."""
 
 _T = TypeVar("_T")
 
@@ -23,6 +26,18 @@ async def uninterrupted(work: Awaitable[_T]) -> _T:
         if not task.done():
             await asyncio.wait([task])
         raise
+
+
+async def few_at_a_time(items: Iterable[_T]) -> AsyncIterator[_T]:
+    """The items, with a turn for all others after every few.
+
+    What each of thousands sets going would else have to be done in one turn of the loop, and
+    nothing else meanwhile: no lease extended, no probe answered.
+    """
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % FEW == 0:
+            await asyncio.sleep(0)
 
 
 class Service(Protocol):

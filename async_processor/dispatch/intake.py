@@ -19,7 +19,7 @@ from async_processor.dispatch.seat import Seat
 from async_processor.dispatch.stay import Stay
 from async_processor.dispatch.suspects import Suspects, is_suspect
 from async_processor.errors import BrokerUnavailable
-from async_processor.lifecycle import uninterrupted
+from async_processor.lifecycle import few_at_a_time, uninterrupted
 from async_processor.listeners import Subscriptions
 from async_processor.settlement.decision import Ending
 from async_processor.settlement.expiry import cancelled_among
@@ -78,7 +78,8 @@ class Intake:
         self._gate_changed = asyncio.Event()
         self._refused = False
         self._more = False
-        """The last claim got all it asked for, so that there is probably more."""
+        """There is probably work: the last claim got all it asked for, or a look has seen some that
+        the gate kept back."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._hears = Subscriptions(
             partial(route.gate.subscribe, self._gate_changed.set),
@@ -102,11 +103,13 @@ class Intake:
             await self._clock.sleep(random.uniform(0.1, BROKER_PAUSE))
 
     async def _turn(self) -> None:
-        if not self._more and not await self._sees_work():
+        looked = not self._more
+        if looked and not await self._sees_work():
             return
         self._more = False
         permits = await self._permits()
         if not permits:
+            self._more = looked
             return
         wanted = min(permits, CLAIM_LIMIT)
         seats = await self._route.pool.acquire(self._route.queue, wanted, LOOK_INTERVAL)
@@ -167,7 +170,7 @@ class Intake:
             if is_suspect(each.delivery):
                 self._suspects.hold(each)
         cancelled = await cancelled_among(self._transport, deliveries)
-        for each, seat in zip(held, seats, strict=False):
+        async for each, seat in few_at_a_time(zip(held, seats, strict=False)):
             token = each.delivery.token
             self._start(Stay(each, self._route, seat, cancelled=token in cancelled))
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
+from async_processor.lifecycle import few_at_a_time
 from async_processor.settlement.held import Holdings, Interruption
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Transport
@@ -43,7 +44,7 @@ class CancellationWatch:
         ]
         if not deliveries:
             return
-        for token in await self._transport.cancelled(deliveries):
+        async for token in few_at_a_time(await self._transport.cancelled(deliveries)):
             held = self._holdings.by_token(token)
             if held is not None:
                 held.interrupt(Interruption.CANCELLED)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
+from async_processor.lifecycle import few_at_a_time
 from async_processor.settlement.held import Holdings, Interruption, Phase
 from async_processor.telemetry.logs import get_logger
 from async_processor.telemetry.metrics import QueueMetrics
@@ -48,7 +49,7 @@ class LeaseKeeper:
         deliveries = [held.delivery for held in self._holdings]
         if not deliveries:
             return
-        for token in await self._transport.extend(deliveries):
+        async for token in few_at_a_time(await self._transport.extend(deliveries)):
             self._lost(token)
 
     def _lost(self, token: str) -> None:
