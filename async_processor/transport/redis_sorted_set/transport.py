@@ -11,7 +11,7 @@ from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.redis_io.client import Command
 from async_processor.redis_io.confirming import require_replicas
 from async_processor.redis_io.keys import queue_keys
-from async_processor.redis_io.scripts import TRIM
+from async_processor.redis_io.scripts import FIRST, TRIM
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
 from async_processor.transport.redis_sorted_set import leases, parking, reclaiming, stranded
@@ -162,7 +162,11 @@ class RedisSortedSet:
     @passing
     async def next_expiry(self, queue_name: str) -> float | None:
         await self._claims_of(queue_name).look_after()
-        return _lowest(await self._link.ask(queue_name, _firsts(queue_name)))
+        keys = (queue_name, queue_keys(queue_name).lots)
+        asked_at = self._clock.monotonic()
+        told, lowest = await FIRST.run(self._link.client, keys, ())
+        self._link.hear_time(float(told), asked_at)
+        return float(lowest) if lowest else None
 
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
         return await self._watcher.wait(queue_name, timeout)
