@@ -11,6 +11,7 @@ from async_processor.admission.sensor_gate import BudgetRule
 from async_processor.admission.settings import VllmPoolGate
 from async_processor.sensors.base import SHOWS_WITHIN
 from async_processor.sensors.pool_query import LABEL, Figure, PoolQuerySource
+from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.vllm import KV_CACHE, RUNNING, WAITING, PodLimits, PodsSource
 
 REMEMBERED: Final = "2m"
@@ -30,9 +31,12 @@ def source(settings: VllmPoolGate, client: httpx.AsyncClient) -> PodsSource:
 
 def scraped_source(
     settings: VllmPoolGate, prometheus: str, client: httpx.AsyncClient
-) -> PoolQuerySource:
+) -> PromqlSource | PoolQuerySource:
     """What a Prometheus, by its base URL, has scraped of the pods."""
-    return PoolQuerySource(url=prometheus, query=query(settings), lag=SHOWS_WITHIN, client=client)
+    if settings.max_running_per_pod is None:
+        return PromqlSource(url=prometheus, query=room_query(settings), client=client)
+    query = places_query(settings, settings.max_running_per_pod)
+    return PoolQuerySource(url=prometheus, query=query, lag=SHOWS_WITHIN, client=client)
 
 
 def page(url: str) -> str:
@@ -47,20 +51,19 @@ def rule(settings: VllmPoolGate) -> BudgetRule:
     return BudgetRule(fallback=settings.fallback, counted=counted, measured=not counted)
 
 
-def query(settings: VllmPoolGate) -> str:
-    """The same as the pods' pages say, and of when the oldest sample is."""
-    pods, limit = settings.selector, settings.max_running_per_pod
+def places_query(settings: VllmPoolGate, places: float) -> str:
+    """The room, of so many places a pod, and as of when."""
+    pods = settings.selector
     figures: dict[str, str] = {
-        Figure.VALUE: _room(settings),
+        Figure.VALUE: room_query(settings),
+        Figure.CAPACITY: f"{places:g} * count({_known(pods)})",
         Figure.SAMPLED_AT: f"min(timestamp({RUNNING}{{{pods}}}))",
     }
-    if limit is not None:
-        figures[Figure.CAPACITY] = f"{limit:g} * count({_known(pods)})"
     return _labelled(LABEL, figures)
 
 
-def _room(settings: VllmPoolGate) -> str:
-    """The mean of the pods' smallest remaining shares.
+def room_query(settings: VllmPoolGate) -> str:
+    """The same room as the pods' pages give: the mean of the pods' smallest remaining shares.
 
     A pod without a usable value has no share left, and with no pod at all there is no answer.
     """

@@ -18,8 +18,8 @@ LABEL: Final = "figure"
 
 
 class Figure(StrEnum):
-    """What a series says: the value; how many requests the value 1 stands for, which may be
-    missing; the Unix seconds of the oldest sample behind the value."""
+    """What a series says: the value; how many requests the value 1 stands for; the Unix seconds of
+    the oldest sample behind the value."""
 
     VALUE = "value"
     CAPACITY = "capacity"
@@ -47,13 +47,13 @@ class PoolQuerySource:
         """Evaluate now; raises as every `Source` does."""
         found = await evaluated(self.client, self.url, self.query, timeout)
         figures = {series.metric.get(LABEL): series for series in found}
-        value, sampled_at = figures.get(Figure.VALUE), figures.get(Figure.SAMPLED_AT)
-        if value is None or sampled_at is None:
+        if any(figure not in figures for figure in Figure):
             raise BadAnswer(NO_SAMPLE)
-        moment, capacity = value.value[0], figures.get(Figure.CAPACITY)
+        value, sampled_at = figures[Figure.VALUE], figures[Figure.SAMPLED_AT]
+        moment = value.value[0]
         return Measurement(
             value=value.number(),
-            capacity=None if capacity is None else capacity.number(),
+            capacity=figures[Figure.CAPACITY].number(),
             moment=moment,
             lag=self.lag + max(0.0, moment - sampled_at.number()),
         )

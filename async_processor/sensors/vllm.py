@@ -127,10 +127,11 @@ class PodsSource:
             raise failures[0]
         loads = [pod if isinstance(pod, PodLoad) else None for pod in pods]
         note = f"{len(failures)} of {len(pods)} pods: {failures[0]}" if failures else ""
+        capacity = places(len(loads), self.limits)
         return Measurement(
             value=pool_room(loads, self.limits),
-            capacity=places(len(loads), self.limits),
-            lag=SHOWS_WITHIN,
+            capacity=capacity,
+            lag=0.0 if capacity is None else SHOWS_WITHIN,
             note=note,
         )
 

@@ -25,9 +25,9 @@ async def test_a_value_comes_with_its_places_and_is_as_old_as_its_oldest_sample(
     assert found == Measurement(value=0.5, capacity=6, moment=NOW, lag=14.5)
 
 
-async def test_places_may_be_unlimited_and_a_sample_is_never_from_the_future() -> None:
-    found = await read(value="1", sampled_at=f"{NOW + 3}")
-    assert found == Measurement(value=1, moment=NOW, lag=0.5)
+async def test_a_sample_is_never_from_the_future() -> None:
+    found = await read(value="1", capacity="6", sampled_at=f"{NOW + 3}")
+    assert found == Measurement(value=1, capacity=6, moment=NOW, lag=0.5)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,10 @@ async def test_places_may_be_unlimited_and_a_sample_is_never_from_the_future() -
         ({}, "no sample"),
         ({"capacity": "6", "sampled_at": "1"}, "no sample"),
         ({"value": "0.5", "capacity": "6"}, "no sample"),
-        ({"value": "NaN", "sampled_at": "1"}, "NaN"),
+        ({"value": "0.5", "sampled_at": "1"}, "no sample"),
+        ({"value": "NaN", "sampled_at": "1", "capacity": "6"}, "NaN"),
         ({"value": "1", "sampled_at": "1", "capacity": "+Inf"}, "Inf"),
-        ({"value": "1", "sampled_at": "NaN"}, "NaN"),
+        ({"value": "1", "sampled_at": "NaN", "capacity": "6"}, "NaN"),
     ],
 )
 async def test_an_answer_without_a_usable_figure_cannot_be_read(

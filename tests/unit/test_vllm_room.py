@@ -132,10 +132,9 @@ def test_a_selector_may_stand_in_braces_and_a_host_without_its_port() -> None:
 
 
 def test_only_the_limits_that_are_set_are_asked_for() -> None:
-    query = vllm.query(VllmPoolGate(selector='job="a"', max_waiting_per_pod=5))
+    query = vllm.room_query(VllmPoolGate(selector='job="a"', max_waiting_per_pod=5))
     assert 'vllm:num_requests_waiting{job="a"}) >= 0) / 5' in query
     assert '"running"' not in query
     limited = VllmPoolGate(selector='job="a"', max_running_per_pod=32)
-    assert '"running"' in vllm.query(limited)
-    assert "32 * count(" in vllm.query(limited)
-    assert '"capacity"' not in query
+    assert '"running"' in vllm.room_query(limited)
+    assert "32 * count(" in vllm.places_query(limited, 32)
