@@ -137,14 +137,18 @@ FAILURE_MODES: Final = {
 }
 
 
-def questions(section: str) -> Iterator[str]:
+def section(title: str) -> str:
+    """What the guide says about a failure mode."""
+    heading = rf"^### {re.escape(title)}$"
+    (text,) = re.findall(heading + "(.*?)(?=^##)", GUIDE, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def questions(title: str) -> Iterator[str]:
     """What the guide and the dashboard ask about a failure mode, of its queue and pool alone."""
-    mode = FAILURE_MODES[section]
-    (text,) = re.findall(
-        rf"^### {re.escape(section)}$(.*?)(?=^##)", GUIDE, re.MULTILINE | re.DOTALL
-    )
-    asked = re.findall(r"```promql\n(.*?)```", text, re.DOTALL)
-    asked += [query for title in mode.panels for query in PANELS[title]]
+    mode = FAILURE_MODES[title]
+    asked = re.findall(r"```promql\n(.*?)```", section(title), re.DOTALL)
+    asked += [query for panel in mode.panels for query in PANELS[panel]]
     variables = {"$queue": mode.queue, "$pool": mode.queue, "$namespace": ".*"}
     for query in asked:
         yield re.sub(r"\$\w+", lambda found: variables.get(found[0], "6s"), query)
@@ -364,8 +368,9 @@ async def test_every_alert_fires_for_a_daemon_in_trouble(
 def test_every_failure_mode_of_the_guide_is_produced_and_has_its_alert() -> None:
     (text,) = re.findall(r"^## Why does the backlog(.*?)^## ", GUIDE, re.MULTILINE | re.DOTALL)
     assert list(FAILURE_MODES) == re.findall(r"^### (.+)$", text, re.MULTILINE)
-    for mode in FAILURE_MODES.values():
+    for title, mode in FAILURE_MODES.items():
         assert (mode.alert, mode.queue) in WHILE_REDIS_IS_THERE
+        assert f"[{mode.alert}](#asyncprocessor{mode.alert.lower()})" in section(title)
 
 
 def test_no_alert_is_left_out() -> None:
