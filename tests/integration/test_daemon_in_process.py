@@ -231,7 +231,9 @@ async def test_an_open_gate_that_sees_nothing_is_told_also_when_nothing_waits() 
 
         async def told() -> bool:
             why = (await running.get("/status")).json()["queues"][0]["why"]
-            return bool(why.startswith("the queue's gate is open although its source cannot be read ("))
+            return bool(
+                why.startswith("the queue's gate is open although its source cannot be read (")
+            )
 
         await eventually(told)
 
