@@ -75,7 +75,7 @@ def _options() -> argparse.Namespace:
     add("--configuration", type=Path, help="the template of its configuration file")
     add("--workers", type=int, nargs="+", default=[64, 256], help="for throughput")
     add("--requests", type=int, default=10_000, help="for throughput and admission, a turn")
-    add("--turns", type=int, default=3, help="for throughput and whatever else takes turns")
+    add("--turns", type=int, default=3, help="for throughput and whatever else takes turns, but vllm")
     add("--samples", type=int, default=200, help="for latency, each way")
     add("--in-flight", type=int, default=2000, help="for memory")
     add("--calls", type=int, default=10_000, help="for in-flight, and bulk's calls in flight")
@@ -85,6 +85,7 @@ def _options() -> argparse.Namespace:
     add("--gate-workers", type=int, default=3200, help="for gate")
     add("--interactive", action="store_true", help="for gate: chats in bursts beside it")
     add("--vllm-requests", type=int, default=500, help="for vllm, a turn")
+    add("--vllm-turns", type=int, default=2, help="for vllm, each of several minutes")
     add("--vllm-folder", type=Path, default=_VLLM_FOLDER, help="where vLLM is, or is installed to")
     options = parser.parse_args()
     if unknown := set(options.names).difference(_NAMES):
@@ -123,7 +124,10 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
         "pubsub": partial(_pubsub, turns),
         "pubsub-gate": _pubsub_gate,
         "vllm": partial(
-            vllm_interactive, options.vllm_folder, requests=options.vllm_requests, turns=turns
+            vllm_interactive,
+            options.vllm_folder,
+            requests=options.vllm_requests,
+            turns=options.vllm_turns,
         ),
         "vllm-readings": partial(vllm_readings, options.vllm_folder),
     }

@@ -66,7 +66,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-async def vllm_interactive(folder: Path, *, requests: int = 500, turns: int = 3) -> Report:
+async def vllm_interactive(folder: Path, *, requests: int = 500, turns: int = 2) -> Report:
     """Compare the three situations; vLLM is installed into `folder` if it is not there."""
     installation = Installation(folder)
     await installation.prepare()
