@@ -75,7 +75,7 @@ def _options() -> argparse.Namespace:
     add("--configuration", type=Path, help="the template of its configuration file")
     add("--workers", type=int, nargs="+", default=[64, 256], help="for throughput")
     add("--requests", type=int, default=10_000, help="for throughput and admission, a turn")
-    add("--turns", type=int, default=3, help="for throughput and whatever else takes turns, but vllm")
+    add("--turns", type=int, default=3, help="for all that takes turns but vllm")
     add("--samples", type=int, default=200, help="for latency, each way")
     add("--in-flight", type=int, default=2000, help="for memory")
     add("--calls", type=int, default=10_000, help="for in-flight, and bulk's calls in flight")
