@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 
 import pytest
@@ -35,6 +36,10 @@ from async_processor.wire.envelope import Envelope
 from async_processor.wire.result import ErrorCode, Result
 
 TEXT = st.text(max_size=20)
+
+
+def test_grpc_writes_no_lines_of_its_own_into_the_log_unless_it_is_asked_to() -> None:
+    assert os.environ["GRPC_VERBOSITY"] == "ERROR"
 
 
 @given(
