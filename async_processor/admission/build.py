@@ -13,10 +13,11 @@ import msgspec
 from async_processor.admission import pool_budget, saturation, scraped, vllm
 from async_processor.admission import settings as configured
 from async_processor.admission.base import Gate
-from async_processor.admission.census import ALONE, Census, RollCensus
+from async_processor.admission.census import Census, RollCensus
 from async_processor.admission.chain import Chain
 from async_processor.admission.concurrency import ConcurrencyGate
 from async_processor.admission.constant import ConstantGate
+from async_processor.admission.crew import ONE_PROCESS, Crew
 from async_processor.admission.in_flight import InFlight
 from async_processor.admission.leased_rate import LeasedRateGate
 from async_processor.admission.live_number import LiveNumber
@@ -68,7 +69,8 @@ class GateContext:
 
     `redis_url` is the transport's, empty when it has none; `tls` is how its certificates are
     checked, and those of other servers too. `queue_name` is a queue that all replicas work on:
-    those that do divide among them what gates share; without one this replica is alone.
+    those that do divide among them what gates share; without one this replica is alone. What they
+    do not share is divided by this replica's processes, the `crew`.
     """
 
     def __init__(
@@ -80,7 +82,9 @@ class GateContext:
         tls: TlsSettings | None = None,
         metrics: Metrics | None = None,
         queue_name: str = "",
+        crew: Crew = ONE_PROCESS,
     ) -> None:
+        self.crew = crew
         self.prometheus = prometheus
         self.clock = clock
         self.redis_url = redis_url
@@ -94,9 +98,11 @@ class GateContext:
         self.roll = self._roll(queue_name)
         """Of the replicas; its `run` keeps this one on it."""
 
-    def census(self, *, shared: bool) -> Census:
+    def census(self, spot: Spot) -> Census:
         """What a gate is divided by."""
-        return self.roll if shared and self.roll is not None else ALONE
+        if spot.shared and self.roll is not None:
+            return self.roll  # each process enters it by itself
+        return self.crew.census(spot.pool, spot.workers)
 
     def allowance(self, sensor: Sensor, spot: Spot) -> StartAllowance:
         """What a gate over this sensor may let start; all of them spend the same readings."""
@@ -187,7 +193,7 @@ def _build(settings: configured.GateSettings, context: GateContext, spot: Spot) 
             return ConcurrencyGate(
                 LiveNumber(limit),
                 blocking=blocking,
-                census=context.census(shared=spot.shared),
+                census=context.census(spot),
                 in_flight=context.in_flight(spot),
             )
         case configured.EndpointScrapeGate():
@@ -221,7 +227,7 @@ def _constant(context: GateContext, spot: Spot) -> Gate:
     """One that is shared lets this replica use its part of the workers."""
     if not spot.shared:
         return ConstantGate()
-    census = context.census(shared=True)
+    census = context.census(spot)
     return ConcurrencyGate(
         spot.workers,
         blocking=False,
@@ -272,7 +278,7 @@ def _redis(settings: configured.RedisGate, context: GateContext, spot: Spot) -> 
         context.sensors.eager(source, BUDGET_KEY_INTERVAL),
         workers=spot.workers,
         clock=context.clock,
-        census=context.census(shared=spot.shared),
+        census=context.census(spot),
         in_flight=context.in_flight(spot),
     )
 
@@ -351,7 +357,7 @@ def _over_readings(
         clock=context.clock,
         allowance=context.allowance(sensor, spot),
         interval=interval * EARLIEST,
-        census=context.census(shared=spot.shared),
+        census=context.census(spot),
         pool="" if isinstance(settings, nameless) else settings.pool,
     )
 

@@ -35,4 +35,4 @@ def own_starts(starts: float | None, portion: Portion) -> float | None:
     """
     if starts is None or portion.is_whole:
         return starts
-    return portion.of(round(starts * PARTS)) / PARTS
+    return portion.of_many(round(starts * PARTS)) / PARTS

@@ -24,6 +24,10 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
         each, rest = divmod(whole, self.replicas)
         return each + (self.rank < rest)
 
+    def of_many(self, whole: int) -> int:
+        """How many of so many that one more or less does not count."""
+        return self.of(whole)
+
     def of_budget(self, budget: float) -> float:
         """The share of a budget."""
         return budget / self.replicas if self.replicas else 0.0
@@ -31,6 +35,19 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
     def narrowed(self, other: Portion) -> Portion:
         """The narrower of the two; nothing stays nothing."""
         return other if 0 < self.replicas < other.replicas else self
+
+
+class WorkersPortion(Portion, frozen=True, kw_only=True):
+    """The part of one that has its part of so many `workers`, and needs no more than those can
+    use."""
+
+    workers: int
+
+    def of_many(self, whole: int) -> int:
+        return whole * self.of(self.workers) // self.workers
+
+    def of_budget(self, budget: float) -> float:
+        return budget * self.of(self.workers) / self.workers
 
 
 class Least(msgspec.Struct, frozen=True):

@@ -35,6 +35,6 @@ class GateGauges:
             state = route.gate.state()
             route.metrics.gate_reading(state)
             route.metrics.dispatch_budget(min(state.budget, route.pool.gate.budget()))
-            if state.budget <= 0 and not route.backlog.is_empty:
+            if state.budget <= 0 and route.pool.workers and not route.backlog.is_empty:
                 route.metrics.gate_decision(Reason.GATE_CLOSED.value)
         self._metrics.keep_gauges(self._topology.owners)

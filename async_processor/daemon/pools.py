@@ -62,7 +62,7 @@ class Pools:
 
     def _stays(self, pool: Pool, settings: PoolSettings, gate: Gate) -> bool:
         """Whether it is what it was before."""
-        return pool.name in self._open and pool.gate is gate and pool.workers == settings.workers
+        return pool.name in self._open and pool.gate is gate and pool.size.value == settings.workers
 
     def take_over(self, pools: Mapping[str, NextPool]) -> None:
         """Go on with these; what runs in others goes on, too."""

@@ -94,12 +94,14 @@ class Workshop:
 
     def merge_policy(self, pool: PoolSettings) -> MergePolicy:
         """A pool's merge policy."""
-        return build_merge_policy(self.settings.merge_policy, workers=pool.workers)
+        own = self._shared.gates.crew.portion(pool.id).of(pool.workers)
+        return build_merge_policy(self.settings.merge_policy, workers=own)
 
     def pool(self, settings: PoolSettings, size: LiveNumber, gate: Gate) -> Pool:
         """A pool that there was not before."""
         metrics, merge = self._shared.metrics.pool(settings.id), self.merge_policy(settings)
-        return Pool(settings.id, size, gate, merge, metrics, self._shared.clock)
+        portion = self._shared.gates.crew.portion(settings.id)
+        return Pool(settings.id, size, gate, merge, metrics, self._shared.clock, portion)
 
     def route(self, queue: QueueSettings, pool: Pool, gate: Gate) -> Route:
         """A queue's parts."""
@@ -132,7 +134,14 @@ class Workshop:
         return TracedSettler(*parts, queue_id=queue.id, spans=shared.tracing)
 
     def side_tasks(self, route: Route) -> SideTasks:
-        """What feeds a queue's requests to the workers, and answers those that expire."""
+        """What feeds a queue's requests to the workers, and answers those that expire.
+
+        Where other processes have all the workers, nothing is fed.
+        """
+        feeding = self._feeding(route) if route.pool.workers else {}
+        return feeding | self._expiring(route)
+
+    def _feeding(self, route: Route) -> dict[str, Coroutine[Any, Any, None]]:
         shared = self._shared
         intake = Intake(
             route,
@@ -142,6 +151,15 @@ class Workshop:
             suspects=shared.suspects,
             gauges=HeldGauges(route.metrics, shared.metrics),
         )
+        interval = self.settings.transport.reclaim_interval
+        recaller = Recaller(route, shared.transport, interval=interval)
+        return {
+            f"intake {route.queue.id}": intake.run(),
+            f"recaller {route.queue.id}": recaller.run(),
+        }
+
+    def _expiring(self, route: Route) -> dict[str, Coroutine[Any, Any, None]]:
+        shared = self._shared
         expirer = Expirer(
             shared.transport,
             route.queue.queue_name,
@@ -149,14 +167,7 @@ class Workshop:
             settler=route.settler,
             clock=shared.clock,
         )
-        interval = self.settings.transport.reclaim_interval
-        return {
-            f"intake {route.queue.id}": intake.run(),
-            f"expirer {route.queue.id}": expirer.run(),
-            f"recaller {route.queue.id}": Recaller(
-                route, shared.transport, interval=interval
-            ).run(),
-        }
+        return {f"expirer {route.queue.id}": expirer.run()}
 
     def _result_route(self, queue: QueueSettings) -> ResultRoute:
         broker = self.settings.transport

@@ -19,6 +19,7 @@ from typing import Final
 
 from async_processor.admission.base import Classification, Gate, Reason
 from async_processor.admission.live_number import LiveNumber
+from async_processor.admission.portion import WHOLE, Portion
 from async_processor.clock import Clock
 from async_processor.dispatch.kept_slots import KEPT, KeptSlots
 from async_processor.dispatch.merge.base import MergePolicy, Ready
@@ -62,10 +63,14 @@ class Pool:
         merge: MergePolicy,
         metrics: PoolMetrics,
         clock: Clock,
+        portion: Portion = WHOLE,
     ) -> None:
         self.name = name
         self.size = size
-        """How many workers there are, for gates too; only `reconfigure` writes it."""
+        """How many workers all processes of this replica have; gates divide it as the pool does.
+        Only `reconfigure` writes it."""
+        self._portion = portion
+        """This process's part of them."""
         self._metrics = metrics
         self._clock = clock
         self._stands: Counter[Stand] = Counter()
@@ -88,10 +93,11 @@ class Pool:
         self.gate = gate
         self.merge = merge
         self.size.set(workers)
+        self.workers = self._portion.of(workers)
         for seat in self._ahead:
             if seat.stand is Stand.CLAIMING:
                 merge.expect(seat.queue, +1)
-        self._metrics.worker_limit(workers)
+        self._metrics.worker_limit(self.workers)
         self._leave_gate = gate.subscribe(self._offer)
         self._offer()
 
@@ -103,10 +109,6 @@ class Pool:
     def is_empty(self) -> bool:
         """Whether nobody has a seat."""
         return not any(self._stands.values())
-
-    @property
-    def workers(self) -> int:
-        return self.size.value
 
     @property
     def free_slots(self) -> int:
