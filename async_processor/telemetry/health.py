@@ -68,14 +68,15 @@ def health_server(
     port: int,
     bind: str = "",
     bearer_token: str = "",
+    patience: float = _PING_TIMEOUT,
 ) -> WebServer:
     """The server of the health routes.
 
     `serving` is False before start-up ends and while draining. `status` gives what `/status`
     shows besides `ready`, which says the same as `/readyz`; only that route asks for the bearer
-    token, since probes send none.
+    token, since probes send none. The ping may take `patience` seconds.
     """
-    probe = BrokerProbe(ping, clock)
+    probe = BrokerProbe(ping, clock, patience)
 
     async def healthz(_request: web.Request) -> web.StreamResponse:
         return _json({"status": "ok"})

@@ -52,10 +52,12 @@ def configure(
     log_format: LogFormat = LogFormat.AUTO,
     stream: TextIO | None = None,
     clock: Clock | None = None,
+    process: int | None = None,
 ) -> None:
     """Set up logging for the process; libraries' own warnings come out in the same form.
 
-    `level` is debug, info, warning or error. `stream` is standard error by default.
+    `level` is debug, info, warning or error. `stream` is standard error by default. Of several
+    processes each record says which one's it is, `process`.
     """
     out = stream or sys.stderr
     colours = out.isatty()
@@ -64,6 +66,7 @@ def configure(
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
+            *([_Of(process)] if process is not None else []),
             Repeats(clock or SystemClock()),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -75,6 +78,17 @@ def configure(
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_LibraryRecords()], level=logging.WARNING, force=True)
+
+
+class _Of:
+    """Processor: says whose record it is."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+
+    def __call__(self, _logger: Any, _method: str, event: _Event) -> _Event:
+        event["process"] = self._process
+        return event
 
 
 class LossyStream:

@@ -18,6 +18,7 @@ from prometheus_client import (
 )
 from prometheus_client.openmetrics import exposition as openmetrics
 
+from async_processor.telemetry.pages import Page, page_of
 from async_processor.telemetry.series import (
     DEAD_LETTER_REASONS,
     GATE_REASONS,
@@ -261,6 +262,10 @@ class Metrics:
 
     def config_reload_failed(self) -> None:
         self._reloads["error"].inc()
+
+    def page(self) -> Page:
+        """Everything as data, to be made one with what other processes show."""
+        return page_of(self._registry)
 
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
