@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from async_processor.admission.base import Continue, Gate, GateState, Reason, Refuse
 from async_processor.admission.build import GateContext, build_gate
-from async_processor.admission.leased_rate import LAPSE_SECONDS
+from async_processor.admission.leased_rate import LAPSE_SECONDS, LOOK_SECONDS
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import RedisLeasedRateGate
 from async_processor.clock import SystemClock
@@ -24,7 +24,7 @@ from async_processor.redis_io.leased_bucket import LeasedBucket
 from async_processor.redis_io.shared import SharedClients
 from async_processor.telemetry.metrics import Metrics
 from async_processor.testing.candidates import CANDIDATE
-from async_processor.testing.eventually import until
+from async_processor.testing.eventually import eventually, until
 from async_processor.testing.servers import RedisServer
 
 CONTROL = "drain-limit"
@@ -88,25 +88,37 @@ async def starts(gate: Gate, seconds: float) -> int:
     return started
 
 
+async def rate_reached(gates: Sequence[Gate], rate: float, *, burst: float, share: float) -> None:
+    """The rate is never passed, and reached in one of several spans of 3 seconds.
+
+    A machine that loses a second loses its starts too, but not in every span.
+    """
+    counts: list[int] = []
+
+    async def reached() -> bool:
+        began = time.monotonic()
+        counts[:] = await asyncio.gather(*(starts(gate, 3) for gate in gates))
+        took = time.monotonic() - began
+        assert sum(counts) <= rate * (took + burst)  # the bucket may be full at the beginning
+        if sum(counts) >= rate * 3 * share:
+            return True
+        await asyncio.sleep(2 * LAPSE_SECONDS)  # so that the next span begins without permits
+        return False
+
+    await eventually(reached)
+    assert min(counts) > 0
+
+
 async def test_as_many_start_as_all_replicas_may_together(redis_url: str, planner: Planner) -> None:
     await planner.lease(50)
     async with replica(redis_url) as one, replica(redis_url) as other:
-        began = time.monotonic()
-        counts = await asyncio.gather(starts(one, 3), starts(other, 3))
-        took = time.monotonic() - began
-    assert sum(counts) <= 50 * (took + 1)  # a bucket of one second was full at the beginning
-    assert sum(counts) >= 50 * 3 * 0.9
-    assert min(counts) > 0
+        await rate_reached((one, other), 50, burst=1, share=0.9)
 
 
 async def test_a_slow_rate_is_kept_too(redis_url: str, planner: Planner) -> None:
     await planner.lease(4)
     async with replica(redis_url, burst_seconds=0.25) as gate:
-        began = time.monotonic()
-        started = await starts(gate, 3)
-        took = time.monotonic() - began
-    assert started <= 4 * took + 1
-    assert started >= 4 * 3 * 0.75
+        await rate_reached((gate,), 4, burst=0.25, share=0.75)
 
 
 async def test_few_commands_are_spent_and_fewer_when_nobody_waits(
@@ -115,13 +127,14 @@ async def test_few_commands_are_spent_and_fewer_when_nobody_waits(
     await planner.lease(200, seconds=600)
     async with replica(redis_url) as gate:
         await has(gate, lambda state: state.budget == 1.0)
-        before = await _scripts(planner.client)
-        started = await starts(gate, 2)
-        assert started > 200
+        before, started = await _scripts(planner.client), 0
+        while started <= 200:
+            started += await starts(gate, 0.5)
         assert await _scripts(planner.client) - before < started / 4
-        before = await _scripts(planner.client)
+        before, began = await _scripts(planner.client), time.monotonic()
         await asyncio.sleep(2)
-        assert await _scripts(planner.client) - before <= 6
+        took = time.monotonic() - began
+        assert await _scripts(planner.client) - before <= took / LOOK_SECONDS + 2
 
 
 async def _scripts(client: RedisClient) -> int:
@@ -174,7 +187,7 @@ async def test_without_a_lease_it_is_closed_and_one_that_comes_opens_it(
         assert isinstance(refused, Refuse)
         assert refused.reason is Reason.GATE_CLOSED
         await planner.lease(10)
-        await asyncio.wait_for(woken.wait(), 5)
+        await asyncio.wait_for(woken.wait(), 60)
         assert gate.budget() == 1.0
 
 
@@ -195,10 +208,11 @@ async def test_a_rate_of_0_pauses(redis_url: str, planner: Planner) -> None:
 
 
 async def test_a_lease_that_ends_closes_at_once(redis_url: str, planner: Planner) -> None:
-    await planner.lease(1000, seconds=1)
+    await planner.lease(1000)
     metrics = Metrics()
     async with replica(redis_url, metrics) as gate:
-        assert await starts(gate, 0.5) > 0
+        await until(lambda: gate.permits(WORKERS) > 0)
+        await planner.lease(1000, seconds=1)
         await has(gate, lambda state: state.budget == 0.0)
         assert await starts(gate, 0.3) == 0
         await has(gate, lambda state: "it has expired" in state.reason)
@@ -224,11 +238,12 @@ async def test_the_lease_is_shown_and_0_from_the_start(redis_url: str, planner: 
         RedisLeasedRateGate(control_key=CONTROL, pool_id="gpus"), context, workers=LiveNumber(1)
     )
     assert (shown("rps"), shown("lease_valid"), shown("valid_until_seconds")) == (0, 0, 0)
+    began = time.time()
     await planner.lease(2.5, seconds=60)
     async with replica(redis_url, metrics):
         await until(lambda: shown("rps") == 2.5)
         assert shown("lease_valid") == 1
-        assert shown("valid_until_seconds") == pytest.approx(time.time() + 60, abs=5)
+        assert began - 0.001 <= shown("valid_until_seconds") - 60 <= time.time()
 
 
 async def test_permits_that_nobody_uses_lapse(redis_url: str, planner: Planner) -> None:
@@ -242,8 +257,8 @@ async def test_permits_that_nobody_uses_lapse(redis_url: str, planner: Planner) 
 
 
 async def test_a_refunded_permit_may_be_used_by_another(redis_url: str, planner: Planner) -> None:
-    await planner.lease(1)
-    async with replica(redis_url) as gate:
+    await planner.lease(0.1)
+    async with replica(redis_url, burst_seconds=12) as gate:
         await until(lambda: gate.permits(WORKERS) == 1)
         verdict = await gate.admit(CANDIDATE)
         assert isinstance(verdict, Continue)

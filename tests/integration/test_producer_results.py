@@ -162,7 +162,7 @@ async def test_what_a_killed_reader_took_is_read_again(redis_url: str, redis: Re
     assert seen == [b"acked\n", b"a\n", b"b\n"]
     assert await redis.execute("LLEN", RESULTS) == 0
     async with Producer(redis_url, reader_lease=1.0) as producer, producer.results() as reader:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             again = [await anext(reader), await anext(reader)]
         assert [taken.result.id for taken in again] == ["a", "b"]
         await reader.ack(again)
@@ -174,14 +174,14 @@ async def test_a_living_reader_keeps_what_it_took_for_longer_than_its_lease(
 ) -> None:
     await _post(redis, "a")
     async with (
-        Producer(redis_url, reader_lease=0.5) as slow,
+        Producer(redis_url, reader_lease=2) as slow,
         slow.results() as holding,
         Producer(redis_url, reader_lease=0.1) as eager,
         eager.results() as looking,
     ):
         taken = await anext(holding)
         upcoming = asyncio.ensure_future(anext(looking))
-        done, _ = await asyncio.wait([upcoming], timeout=1.5)
+        done, _ = await asyncio.wait([upcoming], timeout=3)
         assert not done
         await taken.ack()
         await _post(redis, "b")
@@ -213,7 +213,7 @@ async def test_a_mailbox_is_waited_for_and_gone_afterwards(
     producer: Producer, redis: RedisClient
 ) -> None:
     handle = await producer.submit(REQUEST)
-    waiting = asyncio.ensure_future(producer.result(handle, timeout=20))
+    waiting = asyncio.ensure_future(producer.result(handle, timeout=60))
     await asyncio.sleep(0)
     await _post(redis, handle.id, queue=handle.result_queue)
     assert (await waiting).id == handle.id
@@ -225,8 +225,8 @@ async def test_a_mailbox_can_be_read_again_until_it_is_acknowledged(
 ) -> None:
     handle = await producer.submit(REQUEST)
     await _post(redis, handle.id, queue=handle.result_queue)
-    first = await producer.take(handle, timeout=20)
-    second = await producer.take(handle, timeout=20)
+    first = await producer.take(handle, timeout=60)
+    second = await producer.take(handle, timeout=60)
     assert first.result == second.result
     await second.ack()
     with pytest.raises(TimeoutError):
@@ -247,7 +247,7 @@ async def test_many_mailboxes_are_waited_for_at_once(
     collecting = asyncio.ensure_future(collect())
     for handle in handles:
         await _post(redis, handle.id, queue=handle.result_queue)
-    await asyncio.wait_for(collecting, 30)
+    await asyncio.wait_for(collecting, 60)
     assert seen == {handle.id for handle in handles}
     clients = await redis.execute("INFO", "clients")
     connected = int(clients.split(b"connected_clients:")[1].split()[0])
@@ -273,7 +273,7 @@ async def test_waiting_survives_a_restart_of_the_broker() -> None:
             redis = open_client(server.url)
             await _post(redis, handle.id, queue=handle.result_queue)
             await _post(redis, "shared")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert (await mailbox).id == handle.id
                 assert (await shared).result.id == "shared"
             await redis.close()
@@ -285,7 +285,7 @@ async def test_where_tracking_is_forbidden_lists_are_looked_at() -> None:
         await admin.execute("ACL", "SETUSER", "default", "-client|tracking")
         async with Producer(server.url) as producer:
             handle = await producer.submit(REQUEST)
-            waiting = asyncio.ensure_future(producer.result(handle, timeout=20))
+            waiting = asyncio.ensure_future(producer.result(handle, timeout=60))
             await asyncio.sleep(0)
             await _post(admin, handle.id, queue=handle.result_queue)
             assert (await waiting).id == handle.id
@@ -321,7 +321,7 @@ async def test_the_same_on_a_cluster() -> None:
         async with Producer(server.url, store_payload=True) as producer:
             handles = await producer.submit_many([REQUEST] * 3, mailbox=True)
             assert await producer.cancel(handles[0], "unknown") == [True, False]
-            waiting = asyncio.ensure_future(producer.result(handles[1], timeout=20))
+            waiting = asyncio.ensure_future(producer.result(handles[1], timeout=60))
             await _post(redis, handles[1].id, queue=handles[1].result_queue)
             assert (await waiting).id == handles[1].id
             await _post(redis, "shared")

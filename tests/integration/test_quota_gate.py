@@ -120,9 +120,9 @@ async def test_nothing_is_left_when_nothing_runs(redis_url: str) -> None:
 
 
 async def test_a_dead_holders_slots_come_back_one_by_one(redis_url: str) -> None:
-    async with quota(redis_url, **SLOTS, window=0.6) as alive:
+    async with quota(redis_url, **SLOTS, window=2) as alive:
         async with AsyncExitStack() as life:
-            dying = await life.enter_async_context(quota(redis_url, **SLOTS, window=0.6))
+            dying = await life.enter_async_context(quota(redis_url, **SLOTS, window=2))
             await passed(dying, "a")
             await passed(alive, "a")
             await refused(alive, "a")
@@ -137,10 +137,10 @@ async def test_a_dead_holders_slots_come_back_one_by_one(redis_url: str) -> None
 
 async def test_a_long_request_keeps_its_slot(redis_url: str) -> None:
     lost: list[str] = []
-    async with quota(redis_url, mode="concurrency", limit=1, window=0.5) as gate:
+    async with quota(redis_url, mode="concurrency", limit=1, window=2) as gate:
         ticket = await passed(gate, "a")
         ticket.on_loss(lambda: lost.append("a"))
-        for _ in range(15):
+        for _ in range(30):
             await asyncio.sleep(0.1)
             await refused(gate, "a")
         assert not lost
@@ -180,7 +180,7 @@ async def test_a_slot_that_is_gone_from_redis_is_lost(redis_server: RedisServer)
     async with quota(redis_server.url, mode="concurrency", limit=1, window=0.6) as gate:
         (await passed(gate, "a")).on_loss(lost.set)
         redis_server.flush()
-        await asyncio.wait_for(lost.wait(), 10)
+        await asyncio.wait_for(lost.wait(), 60)
         await passed(gate, "a")
 
 
@@ -199,7 +199,7 @@ async def test_an_unreadable_quota_is_closed_says_so_and_opens_again(
         assert "Redis" in gate.state().reason
         assert await gate.room(gate_lot(mode) + "a") == 0
         redis_server.start()
-        await asyncio.wait_for(woken.wait(), 20)
+        await asyncio.wait_for(woken.wait(), 60)
         await passed(gate, "a")
 
 
@@ -245,11 +245,11 @@ async def test_who_is_cut_off_while_it_asks_leaves_no_slot_behind(redis_url: str
 
 
 async def test_starts_are_limited_in_every_window(redis_url: str) -> None:
-    async with quota(redis_url, limit=2, window=0.5) as gate:
+    async with quota(redis_url, limit=2, window=2) as gate:
         await passed(gate, "a", "r-1")
         await passed(gate, "a", "r-2")
         verdict = await refused(gate, "a", "r-3")
-        assert verdict.lot == "quota:{rate-limit:userid:0.5s}:of:a"
+        assert verdict.lot == "quota:{rate-limit:userid:2s}:of:a"
         await passed(gate, "b", "r-3")
 
         async def room() -> bool:
@@ -260,12 +260,12 @@ async def test_starts_are_limited_in_every_window(redis_url: str) -> None:
 
 
 async def test_a_retry_costs_no_second_token(redis_url: str) -> None:
-    async with quota(redis_url, limit=1, window=0.3) as gate:
+    async with quota(redis_url, limit=1, window=2) as gate:
         retry = {"internal": {"retry_count": 3, "request_queue_name": "q"}}
         await (await passed(gate, "a", "r-1", token="t")).release()
         await passed(gate, "a", "r-1", token="t", **retry)
         await refused(gate, "a", "r-2", token="t")
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(2.1)
         await passed(gate, "a", "r-2", token="t")
         await passed(gate, "a", "r-1", token="t", **retry)
         await refused(gate, "a", "r-1", token="other")
@@ -437,12 +437,12 @@ async def test_room_is_told_when_a_slot_frees_that_anybody_waits_for(redis_url: 
 
 async def test_time_brings_room_for_a_rate_and_the_gate_says_so(redis_url: str) -> None:
     told, woken = asyncio.Event(), asyncio.Event()
-    async with quota(redis_url, limit=1, window=0.4) as gate:
+    async with quota(redis_url, limit=1, window=2) as gate:
         gate.on_room(lambda _: told.set())
         gate.subscribe(woken.set)
         await passed(gate, "a", "r-1")
         verdict = await refused(gate, "a", "r-2")
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(told.wait(), 60)
         assert woken.is_set()
         assert await gate.room(verdict.lot) == 1
 

@@ -12,6 +12,7 @@ import pytest
 
 from async_processor.errors import BrokerUnavailable
 from async_processor.redis_io.keys import queue_keys
+from async_processor.redis_io.outage import Outage
 from async_processor.redis_io.scripts import CLAIM, SETTLE
 from async_processor.testing.eventually import eventually
 from async_processor.testing.proxy import BadNetwork, bad_network
@@ -178,10 +179,11 @@ async def test_a_restart_loses_nothing_and_frees_nothing(
 
 
 async def test_after_an_outage_nothing_is_taken_back_for_half_a_lease(
-    probe: RedisProbe, network: BadNetwork
+    probe: RedisProbe, network: BadNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = await probe.replica(lease_ttl=1.0)
-    reaper = await probe.replica(lease_ttl=3.0)
+    reaper = await probe.replica(lease_ttl=60.0)
+    reaper._link.server_started_at = -math.inf
     await submit(probe, "a")
     delivery = await claim_one(holder)
     network.down()
@@ -194,6 +196,10 @@ async def test_after_an_outage_nothing_is_taken_back_for_half_a_lease(
     assert await reaper.reclaim(QUEUE) == 0, "the holder must have its chance to extend"
 
     assert not await holder.extend([delivery])
+    await eventually(lambda: lease_ended(probe, delivery))
+    monkeypatch.setattr(Outage, "seconds_since_return", 29.9)
+    assert await reaper.reclaim(QUEUE) == 0
+    monkeypatch.setattr(Outage, "seconds_since_return", 30.0)
 
     async def taken() -> int:
         return await reaper.reclaim(QUEUE)
@@ -210,13 +216,14 @@ async def test_after_the_servers_start_a_new_replica_takes_nothing_back_for_half
     delivery = await claim_one(holder)
     await asyncio.to_thread(durable_server.kill)
     await asyncio.to_thread(durable_server.start)
-    reaper = await probe.replica(lease_ttl=6.0, fresh=True)
+    reaper = await probe.replica(lease_ttl=60.0, fresh=True)
     reaper._link.opened_at = -math.inf
     await eventually(lambda: lease_ended(probe, delivery))
 
     assert await reaper.reclaim(QUEUE) == 0
 
     assert not await holder.extend([delivery]), "it had its chance"
+    reaper._link.server_started_at -= 30
     await reclaim(reaper, 1)
 
 
@@ -269,7 +276,7 @@ async def test_stop_does_not_wait_for_ever_for_a_broker_that_is_away(
     settling = asyncio.create_task(replica.settle(delivery, answer(delivery)))
     await asyncio.sleep(0)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await replica.stop()
 
     assert await settling is Settlement.GONE

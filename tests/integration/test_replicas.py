@@ -146,7 +146,7 @@ async def test_who_leaves_is_gone_and_the_last_leaves_nothing(
 async def test_the_dead_are_gone_after_their_lease(
     redis_url: str, clients: SharedClients, client: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roll, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(roll, "LEASE_SECONDS", 2)
     dead, alive = (RedisRoll(clients.at(redis_url), QUEUE) for _ in range(2))
     await dead.renew("")
     assert (await alive.renew("")).replicas == 2

@@ -21,7 +21,7 @@ from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.sensors.polling import EAGER_SECONDS, IDLE_INTERVAL
 from async_processor.testing.candidates import CANDIDATE
-from async_processor.testing.eventually import until
+from async_processor.testing.eventually import eventually, until
 from async_processor.testing.servers import RedisServer
 
 KEY = "dispatch-gate-budget"
@@ -139,19 +139,21 @@ async def test_a_budget_that_falls_cuts_nothing_off_and_one_that_rises_wakes(
     woken = asyncio.Event()
     gate.subscribe(woken.set)
     await client.execute("SET", KEY, "1.0")
-    await asyncio.wait_for(woken.wait(), 5)
+    await asyncio.wait_for(woken.wait(), 60)
     assert gate.permits(WORKERS) == WORKERS
 
 
 async def test_a_change_is_heard_soon_while_work_waits(gate: Gate, client: RedisClient) -> None:
     await reads(gate, 1.0)
-    took = []
-    for budget in (0.5, 0.0, 0.5, 0.0, 0.5):
-        await client.execute("SET", KEY, str(budget))
-        changed_at = time.monotonic()
-        await reads(gate, budget)
-        took.append(time.monotonic() - changed_at)
-    assert min(took) < 0.1  # a busy machine may delay one, not all of them
+
+    async def all_are_heard_soon() -> bool:
+        began = time.monotonic()
+        for budget in (0.5, 0.0, 0.5, 0.0, 0.5):
+            await client.execute("SET", KEY, str(budget))
+            await reads(gate, budget)
+        return time.monotonic() - began < 2 * IDLE_INTERVAL  # 5 where nobody waits
+
+    await eventually(all_are_heard_soon)  # a busy machine may take longer, but not every time
 
 
 async def test_one_read_for_all_queues_and_few_when_nobody_waits(
@@ -161,15 +163,16 @@ async def test_one_read_for_all_queues_and_few_when_nobody_waits(
         for gate in many:
             await reads(gate, 1.0)
         await asyncio.sleep(EAGER_SECONDS)
-        before = await _gets(client)
+        before, began = await _gets(client), time.monotonic()
         await asyncio.sleep(4 * IDLE_INTERVAL)
-        assert await _gets(client) - before <= 4 + 1
-        before, until_then = await _gets(client), time.monotonic() + 1
-        while time.monotonic() < until_then:
+        took = time.monotonic() - began
+        assert await _gets(client) - before <= took / IDLE_INTERVAL + 1
+        before, began = await _gets(client), time.monotonic()
+        while (took := time.monotonic() - began) < 1:
             for gate in many:
                 gate.permits(WORKERS)
             await asyncio.sleep(0.01)
-        assert await _gets(client) - before <= 1 / 0.07 + 1
+        assert await _gets(client) - before <= took / 0.07 + 1
 
 
 async def _gets(client: RedisClient) -> int:
