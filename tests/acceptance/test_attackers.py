@@ -180,7 +180,7 @@ async def test_without_its_token_a_request_is_neither_read_nor_cancelled(
         with pytest.raises(TimeoutError):
             await attacker.take(stolen, timeout=0.1)
         gateway.open[0].answer()
-        assert (await producer.result(handle, timeout=30)).status_code == 200
+        assert (await producer.result(handle, timeout=60)).status_code == 200
 
 
 SECRETS: Final = {
@@ -234,7 +234,7 @@ async def pages(daemon: DaemonProcess) -> Mapping[str, str]:
     token = {"Authorization": f"Bearer {SECRETS['STATUS_TOKEN']}"}
     metrics = f"http://127.0.0.1:{daemon.metrics_port}/metrics"
     status, readyz = (f"http://127.0.0.1:{daemon.health_port}/{it}" for it in ("status", "readyz"))
-    async with httpx.AsyncClient(timeout=10) as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         for guarded in (metrics, status):
             for wrong in ({}, {"Authorization": "Bearer guessed"}):
                 assert (await client.get(guarded, headers=wrong)).status_code == 401

@@ -347,7 +347,7 @@ async def test_every_alert_fires_for_a_daemon_in_trouble(
     async with (
         DaemonProcess(settings, tmp_path / "survivor") as survivor,
         DaemonProcess(settings, tmp_path / "victim") as victim,
-        httpx.AsyncClient(timeout=10) as client,
+        httpx.AsyncClient(timeout=60) as client,
     ):
         targets = [f"127.0.0.1:{daemon.metrics_port}" for daemon in (survivor, victim)]
         prometheus = prometheus_for(*targets, rules=impatient(RULES))

@@ -110,7 +110,7 @@ async def test_every_question_is_answered(
 ) -> None:
     prometheus = prometheus_for(f"127.0.0.1:{daemon.metrics_port}")
     open_questions = [query for title, query in queries() if title not in NEEDS]
-    async with Producer(redis_url) as producer, httpx.AsyncClient(timeout=10) as client:
+    async with Producer(redis_url) as producer, httpx.AsyncClient(timeout=60) as client:
 
         async def all_answered() -> bool:
             """Some work for each look: rates need two scrapes that differ."""

@@ -155,7 +155,7 @@ async def test_an_interrupted_wait_ends_with_130(command: Command, redis: RedisC
 
     await eventually(queued)
     process.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(process.wait(), 30) == 130
+    assert await asyncio.wait_for(process.wait(), 60) == 130
 
 
 async def test_a_bad_line_of_a_file_stops_all(
@@ -198,9 +198,9 @@ async def test_results_are_followed_until_interrupted(command: Command, redis: R
     for number in range(2):
         body = encode(Result(id=str(number), payload="{}", status_code=200))
         await redis.execute("LPUSH", "result-list", body)
-        assert await asyncio.wait_for(process.stdout.readline(), 30) == body + b"\n"
+        assert await asyncio.wait_for(process.stdout.readline(), 60) == body + b"\n"
     process.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(process.wait(), 30) == 130
+    assert await asyncio.wait_for(process.wait(), 60) == 130
 
 
 async def test_cancel_says_where_it_had_no_effect(command: Command, redis: RedisClient) -> None:
@@ -482,7 +482,7 @@ async def test_without_a_broker_a_command_ends_soon_or_says_that_it_tries() -> N
     )
     assert (ended.code, len(ended.err.splitlines())) == (1, 1)
     assert following.stderr is not None
-    said = await asyncio.wait_for(following.stderr.readline(), 30)
+    said = await asyncio.wait_for(following.stderr.readline(), 60)
     assert said.startswith(b"async-processor: ")
     assert said.endswith(b"; trying again\n")
     following.kill()

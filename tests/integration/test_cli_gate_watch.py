@@ -50,7 +50,7 @@ async def _run(*words: str) -> str:
             check=True,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
         ).stdout
 
     return await asyncio.to_thread(run)

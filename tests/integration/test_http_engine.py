@@ -447,8 +447,8 @@ async def test_a_silent_server_times_out_and_sees_the_connection_closed(
     engine: HttpEngine,
 ) -> None:
     async with serving(silent) as (server, url):
-        assert failure(await engine.send(call(url, timeout=0.2))) is Failure.TIMEOUT
-        await asyncio.wait_for(server.closed.wait(), 10)
+        assert failure(await engine.send(call(url, timeout=1.0))) is Failure.TIMEOUT
+        await asyncio.wait_for(server.closed.wait(), 60)
 
 
 async def test_a_trickling_server_cannot_stretch_the_timeout(engine: HttpEngine) -> None:
@@ -479,11 +479,11 @@ async def test_cancelling_closes_the_connection_at_once(engine: HttpEngine) -> N
 
     async with serving(conversation) as (server, url):
         sending = asyncio.create_task(engine.send(call(url)))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), 60)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
-        await asyncio.wait_for(server.closed.wait(), 1)
+        await asyncio.wait_for(server.closed.wait(), 60)
 
 
 async def test_cancelling_in_the_middle_of_the_answer_closes_the_connection(
@@ -500,11 +500,11 @@ async def test_cancelling_in_the_middle_of_the_answer_closes_the_connection(
 
     async with serving(conversation) as (server, url):
         sending = asyncio.create_task(engine.send(call(url)))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
-        await asyncio.wait_for(server.closed.wait(), 1)
+        await asyncio.wait_for(server.closed.wait(), 60)
 
 
 async def cancelled_while_the_server_reads_nothing() -> None:
@@ -520,7 +520,7 @@ async def cancelled_while_the_server_reads_nothing() -> None:
     async with serving(conversation) as (_, url):
         before = open_files()
         sending = asyncio.create_task(engine.send(call(url, body=b"x" * 64_000_000)))
-        await asyncio.wait_for(connected.wait(), 10)
+        await asyncio.wait_for(connected.wait(), 60)
         await asyncio.sleep(0.1)  # lets the body fill every buffer; too short only weakens the test
         assert open_files() == before + 2  # the connection's two ends
         sending.cancel()

@@ -42,10 +42,10 @@ def test_it_prints_its_urls_serves_and_ends_at_a_signal(number: signal.Signals) 
         assert process.stderr is not None
         urls = json.loads(process.stdout.readline())
         assert len(urls["pod_urls"]) == 3
-        with urlopen(urls["metrics_url"], timeout=10) as response:
+        with urlopen(urls["metrics_url"], timeout=60) as response:
             assert b"llm_d_epp_ready_endpoints" in response.read()
         process.send_signal(number)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
         assert process.stderr.read() == ""
 
 
@@ -55,7 +55,7 @@ def test_it_names_router_and_pods_in_words() -> None:
         first, second = process.stdout.readline(), process.stdout.readline()
         assert first.startswith("router")
         assert second.startswith("sim-0")
-        with urlopen(f"{second.split()[1]}/faults", timeout=10) as response:
+        with urlopen(f"{second.split()[1]}/faults", timeout=60) as response:
             assert json.load(response)["pods"][0]["error"] == 1
 
 
