@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long one example takes says more about the machine than about the code.
-settings.register_profile("any machine", deadline=None)
+# How long examples take says more about the machine than about the code.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
