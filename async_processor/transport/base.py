@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -227,4 +227,21 @@ class Transport(Protocol):
 
     async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
         """Read what lies in the broker for a queue; raises BacklogUnknown if it does not tell."""
+        ...
+
+
+@runtime_checkable
+class KnowsHolders(Protocol):
+    """A transport that can tell whose a lease is, so that the dead need not be waited for."""
+
+    @property
+    def owner(self) -> str:
+        """Who this process is in the broker."""
+        ...
+
+    async def end_leases(self, queue_name: str, owner: str) -> None:
+        """Let all leases of another process end now; the caller knows that it is dead.
+
+        `reclaim` then takes them back. Raises BrokerUnavailable.
+        """
         ...

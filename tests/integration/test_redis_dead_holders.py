@@ -1,0 +1,47 @@
+"""What a process held that is known to be dead goes back at once and counted; nobody else's does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from async_processor.testing.redis_probe import RedisProbe, redis_probe
+from async_processor.testing.servers import server_binaries
+from async_processor.testing.stage import QUEUE, answer, claim_one, submit
+from async_processor.transport.base import KnowsHolders, Settlement
+
+SERVERS = server_binaries()
+
+
+@pytest.fixture(params=SERVERS)
+async def probe(request: pytest.FixtureRequest) -> AsyncIterator[RedisProbe]:
+    async with redis_probe(SERVERS[request.param]) as probe:
+        yield probe
+
+
+async def test_the_leases_of_one_holder_end_and_count(probe: RedisProbe) -> None:
+    dead, living = await probe.replica(), await probe.replica()
+    assert isinstance(living, KnowsHolders)
+    await submit(probe, "r-1")
+    lost = await claim_one(dead)
+    await submit(probe, "r-2")
+    kept = await claim_one(living)
+    await living.end_leases(QUEUE, dead.owner)
+    assert await living.reclaim(QUEUE) == 1
+    assert await dead.settle(lost, answer(lost)) is Settlement.GONE
+    again = await claim_one(living)
+    assert (again.request_id, again.deliveries) == (lost.request_id, 1)
+    assert not await living.extend([kept, again])
+    assert await living.settle(kept, answer(kept)) is Settlement.DONE
+
+
+async def test_a_holder_of_nothing_leaves_all_as_it_is(probe: RedisProbe) -> None:
+    replica = await probe.replica()
+    await submit(probe, "r-1")
+    delivery = await claim_one(replica)
+    before = await probe.keyspace()
+    await replica.end_leases(QUEUE, "nobody")
+    assert await replica.reclaim(QUEUE) == 0
+    assert await probe.keyspace() == before
+    assert await replica.settle(delivery, answer(delivery)) is Settlement.DONE
