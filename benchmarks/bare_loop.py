@@ -46,9 +46,9 @@ async def bare_loop(url: str, workers: int, requests: int, body: bytes) -> Timin
 
         await asyncio.gather(*(work(2) for _ in range(workers)))
         wall, cpu = time.perf_counter(), time.process_time()
-        await asyncio.gather(*(work(requests // workers) for _ in range(workers)))
-        done = requests // workers * workers
-        share = requests / done  # as if the rest had been made, too
+        turns = max(1, requests // workers)
+        await asyncio.gather(*(work(turns) for _ in range(workers)))
+        share = requests / (turns * workers)  # as if exactly so many had been made
         return Timing(
             seconds=(time.perf_counter() - wall) * share,
             cpu_seconds=(time.process_time() - cpu) * share,

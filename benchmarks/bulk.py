@@ -77,18 +77,19 @@ async def bulk(*, requests: int = 100_000, in_flight: int = 10_000) -> Report:
     )
     plays = [(scene, count) for scene in SCENES for count in (requests // 4, requests)]
     plays += [(held, count) for count in (in_flight // 4, in_flight)]
-    rows = [_row(scene, count, await _played(scene, count)) for scene, count in plays]
+    rows = [_row(scene, count, await played(scene, count)) for scene, count in plays]
     title = f"Bulk: {requests:,} requests at one stroke"
     return Report(name="bulk", title=title, rows=rows, aims=_AIMS)
 
 
-async def _played(scene: Scene, count: int) -> Played:
+async def played(scene: Scene, count: int) -> Played:
+    """Play a scene with so many requests before a daemon of its own."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         notes = Path(folder) / "stalls"
-        played = await _struck(scene, count, notes)
+        struck = await _struck(scene, count, notes)
         noted = stalls_noted(notes)  # they are written when the daemon ends
-    stalls = [stall for stall in noted if played.since < stall.at < played.until]
-    return msgspec.structs.replace(played, stalls=stalls)
+    stalls = [stall for stall in noted if struck.since < stall.at < struck.until]
+    return msgspec.structs.replace(struck, stalls=stalls)
 
 
 async def _struck(scene: Scene, count: int, notes: Path) -> Played:
@@ -133,15 +134,15 @@ async def _strike(scene: Scene, here: Stage, load: Sequence[Message]) -> None:
         await here.release(to=scene.to)
 
 
-def _row(scene: Scene, count: int, played: Played) -> Mapping[str, Cell]:
-    longest = max(played.stalls, key=lambda stall: stall.busy, default=None)
+def _row(scene: Scene, count: int, done: Played) -> Mapping[str, Cell]:
+    longest = max(done.stalls, key=lambda stall: stall.busy, default=None)
     return {
         "what": scene.what,
         "requests": count,
-        "seconds": played.until - played.since,
-        "CPU": played.cpu * 1000 / count,
-        "broker CPU": played.broker_cpu * 1000 / count,
+        "seconds": done.until - done.since,
+        "CPU": done.cpu * 1000 / count,
+        "broker CPU": done.broker_cpu * 1000 / count,
         "busy ms": longest.busy * 1000 if longest else 0,
         "held up ms": longest.held_up * 1000 if longest else 0,
-        "busy > 50 ms": sum(stall.busy > _LONG for stall in played.stalls),
+        "busy > 50 ms": sum(stall.busy > _LONG for stall in done.stalls),
     }

@@ -51,7 +51,7 @@ WITH_PROMETHEUS: Final = 'prometheus: {url: "{gateway}", cache_ttl: 1s}\n'
 CLOSED: Final = '{type: prometheus-query, query: "0"}'
 """A gate that is closed."""
 
-_READY_SECONDS: Final = 30.0
+_READY_SECONDS: Final = 120.0
 _LOOK_SECONDS: Final = 0.005
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from async_processor.testing.requirements import unavailable
 from async_processor.testing.servers import server_binaries
+from benchmarks.bulk import SCENES, played
+from benchmarks.contender import CLOSED
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +53,18 @@ def test_latency_is_measured_for_both_ways_of_publishing() -> None:
     assert all(0 < row["p50"] <= row["most"] for row in found)
 
 
+def test_another_processor_is_measured_by_the_same_harness() -> None:
+    command = "{python} -m benchmarks.plain_processor {broker} {gateway} {workers} {health_port}"
+    arguments = ("--workers", "4", "--requests", "100", "--turns", "1", "--samples", "2")
+    done = bench("throughput", "latency", *arguments, "--command", command, "--json")
+    assert done.returncode == 0, done.stderr
+    throughput, latency = msgspec.json.decode(done.stdout)["benchmarks"]
+    (row,) = throughput["rows"]
+    assert row["commands/req"] == pytest.approx(2, abs=0.2)  # it pops, and it pushes
+    assert min(row["req/s"], row["CPU"], row["peak MiB"]) > 0
+    assert [row["what"] for row in latency["rows"]] == ["plain ZADD", "our producer"]
+
+
 def test_another_processor_is_started_by_its_own_command(tmp_path: Path) -> None:
     template = tmp_path / "template"
     template.write_text("never read {gateway}")
@@ -60,3 +74,22 @@ def test_another_processor_is_started_by_its_own_command(tmp_path: Path) -> None
     )  # fmt: skip
     assert broken.returncode == 1
     assert "no such processor" in broken.stderr
+
+
+def test_gates_quota_and_tiers_are_compared_with_a_constant_gate() -> None:
+    found = rows(bench("admission", "--requests", "100", "--turns", "1", "--json"))
+    assert [row["what"] for row in found] == ["constant gate", "gates, quota, tiers"]
+    assert all(row["ratio"] > 0 for row in found)
+
+
+def test_a_long_backlog_is_compared_with_a_short_one() -> None:
+    short, long = rows(bench("backlog", "--backlog", "2000", "--turns", "1", "--json"))
+    assert (short["backlog"], long["backlog"]) == (200, 2000)
+    assert long["ratio"] == pytest.approx(long["req/s"] / short["req/s"])
+
+
+async def test_the_loop_of_the_real_daemon_is_watched_while_requests_expire() -> None:
+    scene = next(scene for scene in SCENES if scene.gate == CLOSED)
+    done = await played(scene, 50)
+    assert done.until > done.since
+    assert all(stall.busy <= stall.held_up for stall in done.stalls)
