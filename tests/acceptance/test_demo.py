@@ -13,7 +13,7 @@ import pytest
 async def _demo(*options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "async_processor", "demo", *options]
     return await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=90
+        subprocess.run, command, capture_output=True, text=True, timeout=240
     )
 
 
