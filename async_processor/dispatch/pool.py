@@ -142,21 +142,25 @@ class Pool:
 
     def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None:
         """Called by a seat whenever it changes its stand."""
-        for stand, change in ((before, -1), (after, +1)):
-            if stand is not None:
-                self._stands[stand] += change
-            if stand is Stand.CLAIMING:
-                self.merge.expect(seat.queue, change)
+        if before is not None:
+            self._count(seat.queue, before, -1)
+        if after is not None:
+            self._count(seat.queue, after, +1)
         if after in AHEAD:
             self._ahead.add(seat)
         else:
             self._ahead.discard(seat)
-        if seat.ready is not None and after not in AHEAD:
-            self._follow(seat.ready, before, after)
+            if seat.ready is not None:
+                self._follow(seat.ready, before, after)
         if before is not None and after in (None, Stand.LANE):
             self._offer_soon()
         if before is Stand.SLOT and after is Stand.RUNNING and self.free_slots > 0:
             self._offer_soon()  # the gate counts it, so that the slot is not counted twice any more
+
+    def _count(self, queue: QueueSettings, stand: Stand, change: int) -> None:
+        self._stands[stand] += change
+        if stand is Stand.CLAIMING:
+            self.merge.expect(queue, change)
 
     def _follow(self, ready: Ready, before: Stand | None, after: Stand | None) -> None:
         """A request that waited for its turn has a slot, or is gone."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Protocol
 
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.settings import QueueSettings
 
 
-class Stand(Enum):
+class Stand(IntEnum):  # its members are keys on the way of each request: ints are quickly hashed
     """Where a seat's request stands."""
 
     CLAIMING = auto()

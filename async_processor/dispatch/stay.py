@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-
 from async_processor.admission.base import Candidate, Continue, Ticket
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat
@@ -66,10 +64,13 @@ class Stay:
 
     async def _end_tickets(self, *, used: bool) -> None:
         """The last first; one that fails does not keep the others."""
-        async with AsyncExitStack() as ends:
-            while self._tickets:
-                ticket = self._tickets.pop(0)
-                ends.push_async_callback(ticket.release if used else ticket.refund)
+        if not self._tickets:
+            return
+        ticket = self._tickets.pop()
+        try:
+            await (ticket.release() if used else ticket.refund())
+        finally:
+            await self._end_tickets(used=used)
 
     def _ticket_lost(self) -> None:
         self.held.interrupt(Interruption.TICKET_LOST)

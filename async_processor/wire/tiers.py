@@ -19,11 +19,9 @@ class Tier(StrEnum):
 
 
 _ORDER = tuple(Tier)
+_BY_NAME = {tier.value: tier for tier in Tier}
 
 
 def read(text: str) -> Tier:
     """The tier of this name; an unknown name, or none, is batch."""
-    try:
-        return Tier(text)
-    except ValueError:
-        return Tier.BATCH
+    return _BY_NAME.get(text, Tier.BATCH)

@@ -19,5 +19,8 @@ class Places:
 
     def left(self, taken: Sequence[int], lane: int) -> int:
         """How many more a lane may take, of what all lanes have taken; may be < 0."""
-        others = sum(max(each, self._kept) for each in taken) - max(taken[lane], self._kept)
-        return self._all - others - taken[lane]
+        left = self._all - taken[lane]
+        for other, each in enumerate(taken):
+            if other != lane:
+                left -= max(each, self._kept)
+        return left
