@@ -188,7 +188,7 @@ class PubSubFake:
     async def _pull(self, request: types.PullRequest, context: Context) -> Any:
         subscription = await self._subscription(request.subscription, context)
         subscription.pulls += 1
-        wait = asyncio.ensure_future(asyncio.wait_for(subscription.filled.wait(), self._long_poll))
+        wait = asyncio.ensure_future(self._filled(subscription))
         self._pulls.add(wait)
         try:
             await wait
@@ -204,6 +204,9 @@ class PubSubFake:
         return types.PullResponse(
             received_messages=self.broker.pull(subscription, request.max_messages)
         )
+
+    async def _filled(self, subscription: Subscription) -> None:
+        await asyncio.wait_for(subscription.filled.wait(), self._long_poll)
 
     async def _acknowledge(self, request: types.AcknowledgeRequest, context: Context) -> Any:
         subscription = await self._subscription(request.subscription, context)
