@@ -239,9 +239,6 @@ class KnowsHolders(Protocol):
         """Who this process is in the broker."""
         ...
 
-    async def end_leases(self, queue_name: str, owner: str) -> None:
-        """Let all leases of another process end now; the caller knows that it is dead.
-
-        `reclaim` then takes them back. Raises BrokerUnavailable.
-        """
+    async def reclaim_from(self, queue_name: str, owner: str) -> int:
+        """Like `reclaim`, of all that another process holds, which the caller knows to be dead."""
         ...

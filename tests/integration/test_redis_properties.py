@@ -135,7 +135,7 @@ class Replicas(RuleBasedStateMachine):
 
     async def reclaim_now(self) -> None:
         """What a replica does that was never cut off from the broker."""
-        await RECLAIM.run(self.probe.client, RECLAIM_KEYS, (100, 0))
+        await RECLAIM.run(self.probe.client, RECLAIM_KEYS, (100, 0, "now"))
 
     @rule()
     def restart(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from async_processor.redis_io.keys import queue_keys
-from async_processor.redis_io.scripts import END_LEASES, EXTEND, GIVE_BACK
+from async_processor.redis_io.scripts import EXTEND, GIVE_BACK
 from async_processor.transport.base import Delivery
 from async_processor.transport.redis_sorted_set.link import Link
 
@@ -44,8 +44,3 @@ async def give_back(link: Link, queue_name: str, prefix: str) -> None:
         )
         if given < _MOVED_AT_ONCE:
             return
-
-
-async def end(link: Link, queue_name: str, owner: str) -> None:
-    """End the leases of a holder that is dead, for `reclaim` to take back."""
-    await END_LEASES.run(link.client, (queue_keys(queue_name).leases,), (f"{owner}:",))

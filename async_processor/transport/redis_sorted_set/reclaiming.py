@@ -21,7 +21,7 @@ from itertools import accumulate
 from typing import Final
 
 from async_processor.redis_io.keys import go_claim_keys, queue_keys
-from async_processor.redis_io.scripts import ADOPT, RECLAIM
+from async_processor.redis_io.scripts import ADOPT, END_LEASES, RECLAIM
 from async_processor.transport.redis_sorted_set.link import Link
 from async_processor.wire import envelope
 from async_processor.wire.envelope import Envelope
@@ -44,12 +44,22 @@ async def reclaim(link: Link, queue_name: str) -> int:
     )
 
 
+async def reclaim_from(link: Link, queue_name: str, owner: str) -> int:
+    """Put back what a holder has that is known to be dead, whatever the broker went through."""
+    await END_LEASES.run(link.client, (queue_keys(queue_name).leases,), (f"{owner}:",))
+    return await _reclaim(link, queue_name, earliest="0", latest="0")
+
+
 async def _reclaim_expired(link: Link, queue_name: str, earliest_end: float) -> int:
+    return await _reclaim(link, queue_name, earliest=str(round(earliest_end * 1000)), latest="now")
+
+
+async def _reclaim(link: Link, queue_name: str, *, earliest: str, latest: str) -> int:
     keys = queue_keys(queue_name)
     names = (keys.queue, keys.claims, keys.leases, keys.deliveries, keys.lots)
     total = 0
     while True:
-        arguments = (_MOVED_AT_ONCE, round(earliest_end * 1000))
+        arguments = (_MOVED_AT_ONCE, earliest, latest)
         reclaimed: int = await RECLAIM.run(link.client, names, arguments)
         total += reclaimed
         if reclaimed < _MOVED_AT_ONCE:

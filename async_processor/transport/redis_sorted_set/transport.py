@@ -137,14 +137,14 @@ class RedisSortedSet:
         return await leases.extend(self._link, deliveries)
 
     @passing
-    async def end_leases(self, queue_name: str, owner: str) -> None:
-        await leases.end(self._link, queue_name, owner)
-
-    @passing
     async def reclaim(self, queue_name: str) -> int:
         count = await reclaiming.reclaim(self._link, queue_name)
         await stranded.bring_in(self._link, queue_name)
         return count
+
+    @passing
+    async def reclaim_from(self, queue_name: str, owner: str) -> int:
+        return await reclaiming.reclaim_from(self._link, queue_name, owner)
 
     @passing
     async def promote_retries(self) -> float | None:
