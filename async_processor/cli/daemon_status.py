@@ -24,12 +24,22 @@ class ToldQueue(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class ToldProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """What a daemon of several processes says about one of them."""
+
+    process: int
+    ready: bool
+    why: str = ""
+
+
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """A daemon's `/status`."""
 
     ready: bool
     queues: tuple[ToldQueue, ...]
     pools: tuple[dict[str, Any], ...] = ()
+    processes: tuple[ToldProcess, ...] = ()
+    """Empty of a daemon of one process."""
 
     def queue(self, name: str) -> ToldQueue | None:
         """What it says about the queue; None when it does not work on it."""

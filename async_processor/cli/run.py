@@ -6,21 +6,25 @@ it starts ends in order.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 
 from async_processor import __version__
 
+if TYPE_CHECKING:
+    from async_processor.config.run_inputs import RunInputs
+    from async_processor.config.settings import Settings
+    from async_processor.daemon.rereading import ReadSettings
+
 DEBUGGING: Final = 4
 """`-v` from which on every outcome is logged."""
 
-_YOUNG_OBJECTS: Final = 10_000
-"""How many may come before the garbage collector looks through them; Python's own figure is 700."""
+_PROCESS: Final = "async_processor.cli.process"
+"""What one of several processes runs."""
 
 _HELP: Final = frozenset({"--help", "-help", "-h"})
 
@@ -49,38 +53,50 @@ def _end(_number: int, _frame: object) -> NoReturn:
 
 
 def _run(arguments: list[str]) -> None:
-    from async_processor.cli import loop
     from async_processor.config.run_inputs import settings_from
     from async_processor.config.show import effective
-    from async_processor.daemon.build import build
-    from async_processor.daemon.config_watch import ConfigWatch
-    from async_processor.daemon.daemon import Daemon
-    from async_processor.daemon.reload import Reloader
-    from async_processor.daemon.tracing import build_tracing
+    from async_processor.processes.number import number_of
     from async_processor.telemetry import logs
 
     inputs = settings_from(arguments, os.environ)
-    logs.configure(level="debug" if inputs.verbosity >= DEBUGGING else "info")
+    level = "debug" if inputs.verbosity >= DEBUGGING else "info"
+    logs.configure(level=level)
     log = logs.get_logger(__name__)
     for note in inputs.notes:
         log.warning("configuration_note", note=note)
+    processes = number_of(inputs.settings.processes)
     log.info("starting", version=__version__, configuration=effective(inputs.settings))
+
+    def read() -> Settings:
+        return settings_from(arguments, os.environ).settings
+
+    if processes == 1:
+        _run_alone(inputs, read)
+    else:
+        _supervise(inputs, read, processes, level)
+
+
+def _run_alone(inputs: RunInputs, read: ReadSettings) -> None:
+    from async_processor.cli import loop
+    from async_processor.daemon.build import build
+    from async_processor.daemon.config_watch import ConfigWatch
+    from async_processor.daemon.daemon import Daemon
+    from async_processor.daemon.garbage import spare_the_garbage_collector
+    from async_processor.daemon.reload import Reloader
+    from async_processor.daemon.tracing import build_tracing
+
     parts = build(inputs.settings, tracing=build_tracing(os.environ))
-    reloader = Reloader(
-        lambda: settings_from(arguments, os.environ).settings, parts.topology, parts.shared
-    )
+    reloader = Reloader(read, parts.topology, parts.shared)
     watch = ConfigWatch(inputs.files, reloader.reload, seen=inputs.fingerprint)
     daemon = Daemon(parts, watch)
-    _spare_the_garbage_collector()
+    spare_the_garbage_collector()
     loop.run(daemon.run())
 
 
-def _spare_the_garbage_collector() -> None:
-    """What stands now stands to the end, and requests hardly ever leave cycles behind.
+def _supervise(inputs: RunInputs, read: ReadSettings, processes: int, level: str) -> None:
+    from async_processor.cli import loop
+    from async_processor.processes.supervisor import Supervisor
 
-    Going through all modules again and again would cost a quarter of the daemon's CPU time. Young
-    objects are looked through less often, for those of the requests in flight are all alive.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS)
+    command = (sys.executable, "-m", _PROCESS)
+    supervisor = Supervisor(inputs.settings, command, processes=processes, level=level)
+    loop.run(supervisor.run(read, inputs.files, seen=inputs.fingerprint))

@@ -99,6 +99,7 @@ def _document(reports: Sequence[QueueReport], asked: Asked) -> Mapping[str, Any]
         "ready": asked.told and asked.told.ready,
         "queues": [_queue(one, asked.queue(one.queue_name), asked.silent) for one in reports],
         "pools": asked.told.pools if asked.told else [],
+        "processes": asked.told.processes if asked.told else [],
         "notes": list(status_words.notes(reports, asked)),
     }
 

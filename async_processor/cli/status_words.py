@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from async_processor.cli.daemon_status import Asked, ToldQueue
+from async_processor.cli.daemon_status import Asked, ToldProcess, ToldQueue
 from async_processor.redis_io.queue_report import QueueReport
 
 
@@ -33,10 +33,18 @@ def notes(reports: Sequence[QueueReport], asked: Asked) -> Iterator[str]:
         yield asked.fault
     elif asked.told is None:
         yield from _unwatched(reports)
+    else:
+        yield from _not_ready(asked.told.processes)
     for report in reports[:1]:
         yield from _of_all_queues(report, heard=asked.told is not None)
     for report in reports:
         yield from _stranded(report)
+
+
+def _not_ready(processes: Sequence[ToldProcess]) -> Iterator[str]:
+    for process in processes:
+        if not process.ready:
+            yield f"process {process.process} of {len(processes)} is not ready: {process.why}"
 
 
 def _unwatched(reports: Sequence[QueueReport]) -> Iterator[str]:

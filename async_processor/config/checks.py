@@ -39,6 +39,7 @@ def faults(document: Mapping[str, Any]) -> list[Problem]:
         *_unknown_pools(document),
         *_missing_prometheus(document),
         *_missing_redis(document),
+        *_divided_memory(document),
         *_short_lease(document),
         *_short_slots(document),
         *repeated_slots(document),
@@ -108,6 +109,17 @@ def _missing_redis(document: Mapping[str, Any]) -> Iterator[Problem]:
         ):
             message = f"is required: {gate['type']} needs a Redis, and the transport has none"
             yield Problem(path=f"{path}.url", message=message)
+
+
+def _divided_memory(document: Mapping[str, Any]) -> Iterator[Problem]:
+    processes = document.get("processes", 1)
+    on_memory = mapping(document.get("transport")).get("type") == "memory"
+    if on_memory and str(processes).strip() != "1":
+        message = (
+            f"got {quoted(processes)}, must be 1 with transport.type memory: its queues are in the "
+            "memory of one process"
+        )
+        yield Problem(path="processes", message=message)
 
 
 def _short_lease(document: Mapping[str, Any]) -> Iterator[Problem]:

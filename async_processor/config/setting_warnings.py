@@ -34,6 +34,7 @@ def warnings(settings: Settings) -> list[Problem]:
         *_doubtful_tls(settings),
         *_unknown_tiers(settings),
         *_idle_pools(settings),
+        *_small_pools(settings),
         *gate_warnings(settings),
     ]
 
@@ -110,3 +111,15 @@ def _idle_pools(settings: Settings) -> Iterator[Problem]:
         if not used[pool.id]:
             message = f"no queue names the pool {pool.id!r}, its workers stay idle"
             yield Problem(path=f"worker_pools[{index}].id", message=message)
+
+
+def _small_pools(settings: Settings) -> Iterator[Problem]:
+    if settings.processes == "auto":
+        return
+    for index, pool in enumerate(settings.worker_pools):
+        if pool.workers < settings.processes:
+            message = (
+                f"{pool.workers} workers cannot be divided among {settings.processes} processes: "
+                "some have none of this pool"
+            )
+            yield Problem(path=f"worker_pools[{index}].workers", message=message)

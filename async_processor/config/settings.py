@@ -19,6 +19,7 @@ from async_processor.fields import (
     Duration,
     Interval,
     Port,
+    Processes,
     Secret,
     Section,
 )
@@ -104,8 +105,6 @@ class LimitSettings(Section):
 class Settings(Section):
     """Everything that `run` needs to know."""
 
-    planned: ClassVar[frozenset[str]] = frozenset({"processes"})
-
     transport: TransportSettings
     """The broker and its queues."""
     worker_pools: Annotated[tuple[PoolSettings, ...], Field(min_length=1)] = (PoolSettings(),)
@@ -120,6 +119,8 @@ class Settings(Section):
     """How bodies are rewritten, on the way out and back."""
     retry: RetrySettings = RetrySettings()
     """When failed attempts are repeated."""
+    processes: Processes = 1
+    """Processes that divide the workers among them; auto: one for each core that may be used."""
     server: ServerSettings = ServerSettings()
     """The HTTP ports for probes and metrics."""
     limits: LimitSettings = LimitSettings()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from async_processor.admission.build import GateContext
+from async_processor.admission.crew import ONE_PROCESS, Crew
 from async_processor.config.settings import (
     MemoryTransport,
     PubSubTransport,
@@ -46,8 +47,20 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     shared: Shared
     topology: Topology
+    status: Status
     health: WebServer
     exposition: WebServer
+
+    @property
+    def _ports(self) -> Mapping[str, WebServer]:
+        """Of several processes the supervisor answers for all."""
+        if not self.shared.gates.crew.is_one:
+            return {}
+        return {"health_port": self.health, "metrics_port": self.exposition}
+
+    def ports(self) -> Mapping[str, int]:
+        """What this process listens on."""
+        return {name: server.port for name, server in self._ports.items()}
 
     def services(self) -> Sequence[Service]:
         """In the order of their start: probes answer first, and the broker, which may let us
@@ -56,8 +69,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         tracing = [self.shared.tracing] if self.shared.tracing is not None else []
         return [
             *tracing,
-            self.health,
-            self.exposition,
+            *self._ports.values(),
             self.shared.engine,
             gates.sensors,
             gates.redis,
@@ -123,10 +135,12 @@ def build(
     transport: Transport | None = None,
     engine: Engine | None = None,
     tracing: Tracing | None = None,
+    crew: Crew = ONE_PROCESS,
 ) -> Parts:
     """Make the parts; nothing is connected yet.
 
-    A transport or an engine given here is used instead of the configured one.
+    A transport or an engine given here is used instead of the configured one. Of a crew's settings
+    this process has its part.
     """
     transport = transport or build_transport(settings)
     engine = engine or build_engine(settings, transport)
@@ -139,7 +153,7 @@ def build(
     shared = Shared(
         transport=transport,
         engine=engine,
-        gates=_gate_context(settings, transport, metrics),
+        gates=_gate_context(settings, transport, metrics, crew),
         metrics=metrics,
         holdings=Holdings(),
         readiness=Readiness(),
@@ -149,10 +163,12 @@ def build(
         tracing=tracing,
     )
     topology = Topology(Workshop(settings, shared), shared)
+    status = Status(transport, topology, shared.holdings, shared.readiness)
     return Parts(
         shared=shared,
         topology=topology,
-        health=_health(settings, shared, topology),
+        status=status,
+        health=_health(settings, shared, status),
         exposition=_exposition(settings, shared),
     )
 
@@ -187,11 +203,13 @@ def build_transport(settings: Settings) -> Transport:
             return Memory(broker)
 
 
-def _gate_context(settings: Settings, transport: Transport, metrics: Metrics) -> GateContext:
+def _gate_context(
+    settings: Settings, transport: Transport, metrics: Metrics, crew: Crew
+) -> GateContext:
     """Replicas of one deployment share a configuration, and so its first queue."""
     broker, clock = settings.transport, transport.clock
     if not isinstance(broker, RedisTransport):
-        return GateContext(prometheus=settings.prometheus, clock=clock, metrics=metrics)
+        return GateContext(prometheus=settings.prometheus, clock=clock, metrics=metrics, crew=crew)
     return GateContext(
         prometheus=settings.prometheus,
         clock=clock,
@@ -199,12 +217,12 @@ def _gate_context(settings: Settings, transport: Transport, metrics: Metrics) ->
         tls=broker.tls,
         metrics=metrics,
         queue_name=settings.queues[0].queue_name,
+        crew=crew,
     )
 
 
-def _health(settings: Settings, shared: Shared, topology: Topology) -> WebServer:
+def _health(settings: Settings, shared: Shared, status: Status) -> WebServer:
     server = settings.server
-    status = Status(shared.transport, topology, shared.holdings, shared.readiness)
     return health_server(
         serving=lambda: shared.readiness.serving,
         ping=shared.transport.ping,

@@ -10,15 +10,12 @@ that comes during the start is heeded after it, one that comes during the drain 
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 from async_processor.daemon.build import Parts
 from async_processor.daemon.config_watch import ConfigWatch
 from async_processor.daemon.readiness import Stage
+from async_processor.daemon.signals import heeded
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import Watch
 from async_processor.settlement.held import Interruption, Phase
@@ -27,13 +24,11 @@ from async_processor.telemetry.logs import get_logger
 SETTLING_TIME: Final = 5.0
 """Seconds for what was cut off to be given back, before the leases are freed wholesale."""
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
 _log = get_logger(__name__)
 
 
 class Daemon:
-    """Runs the parts until a signal comes or a side task dies.
+    """Runs the parts until it is to end or a side task dies.
 
     With `watch_config`, a side task, the configuration can change meanwhile.
     """
@@ -49,39 +44,26 @@ class Daemon:
         self._hurry = asyncio.Event()
 
     async def run(self) -> None:
+        """Like `live`, until a signal comes."""
+        with heeded(self.end, self._watch_config.ask if self._watch_config else None):
+            await self.live()
+
+    async def live(self) -> None:
         """Run to the end; raises SideTaskDied when a part of the daemon failed.
 
         Also raises BrokerRefused or ConfigurationError when it cannot start.
         """
-        with self._signals():
-            try:
-                if await self._before_drain(self._start()):
-                    self._parts.shared.readiness.stage = Stage.RUNNING
-                    self._say_ready()
-                    await self._before_drain(self._failure())
-                await self._give_work_back()
-            finally:
-                await self._stop()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        calls: dict[signal.Signals, Callable[[], None]] = {
-            number: partial(self._signalled, number.name) for number in SIGNALS
-        }
-        if self._watch_config is not None:
-            calls[signal.SIGHUP] = self._watch_config.ask
-        before = {number: signal.getsignal(number) for number in calls}
-        for number, call in calls.items():
-            loop.add_signal_handler(number, call)
         try:
-            yield
+            if await self._before_drain(self._start()):
+                self._parts.shared.readiness.stage = Stage.RUNNING
+                self._say_ready()
+                await self._before_drain(self._failure())
+            await self._give_work_back()
         finally:
-            for number, usual in before.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, usual)
+            await self._stop()
 
-    def _signalled(self, name: str) -> None:
+    def end(self, name: str) -> None:
+        """Drain, or, asked a second time, give everything back at once; `name` says who asks."""
         _log.info("signal", signal=name, again=self._drain.is_set())
         if self._drain.is_set():
             self._hurry.set()
@@ -119,8 +101,7 @@ class Daemon:
         _log.info(
             "ready",
             queues=[route.queue.queue_name for route in self._parts.topology.routes],
-            health_port=self._parts.health.port,
-            metrics_port=self._parts.exposition.port,
+            **self._parts.ports(),
         )
 
     def _failure(self) -> asyncio.Task[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.json_schema import WithJsonSchema
@@ -18,6 +18,9 @@ LARGEST: Final = 10**9
 """Of numbers that count something; beyond it they are not exact everywhere."""
 LARGEST_SIZE: Final = 512 * 2**20
 """Bytes; no value of Redis is longer."""
+
+MOST_PROCESSES: Final = 256
+"""Of one replica; no machine that this runs on has more cores."""
 
 _DURATION_UNITS: Final = {
     "ns": Decimal("1e-9"),
@@ -105,6 +108,16 @@ def read_size(value: object) -> int:
     return int(Decimal(match[1]) * _SIZE_UNITS[match[2] or ""])
 
 
+def read_processes(value: object) -> int | Literal["auto"]:
+    """A number of processes, or `auto`; raises ValueError for anything else."""
+    text = str(value).strip() if isinstance(value, int | str) else ""
+    if text == "auto":
+        return "auto"
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_PROCESSES):
+        raise ValueError(f"must be auto, or a whole number from 1 to {MOST_PROCESSES}")
+    return int(text)
+
+
 def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - a TypeError would not be reported
@@ -154,6 +167,19 @@ Whole = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(_no_boolean)]
 """A whole number, 0 or more."""
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_no_boolean)]
 """A TCP port; 0 lets the system choose."""
+Processes = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(read_processes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MOST_PROCESSES},
+                {"type": "string", "pattern": r"^(auto|\d+)$"},
+            ]
+        }
+    ),
+]
+"""How many processes, or `auto`."""
 Number = Annotated[float, BeforeValidator(_no_boolean)]
 """A finite number."""
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST), BeforeValidator(_no_boolean)]

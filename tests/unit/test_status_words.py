@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from async_processor.cli.daemon_status import Asked, Told, ToldQueue
+from async_processor.cli.daemon_status import Asked, Told, ToldProcess, ToldQueue
 from async_processor.cli.status_words import notes, span, warnings, why
 from async_processor.redis_io.queue_report import QueueReport
 
@@ -126,3 +126,12 @@ def test_deadlines_in_milliseconds_are_warned_about() -> None:
 )
 def test_durations_are_said_as_people_do(seconds: float, words: str) -> None:
     assert span(seconds) == words
+
+
+def test_a_process_that_is_not_ready_is_told() -> None:
+    processes = (
+        ToldProcess(process=1, ready=True),
+        ToldProcess(process=2, ready=False, why="it is starting"),
+    )
+    asked = Asked(told=Told(ready=False, queues=(), processes=processes))
+    assert list(notes([QUIET], asked)) == ["process 2 of 2 is not ready: it is starting"]

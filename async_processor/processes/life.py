@@ -1,0 +1,172 @@
+"""The life of one process, as the supervisor sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from async_processor.errors import AsyncProcessorError, ConfigurationError, Problem
+from async_processor.processes.line import Line, LineEnded
+from async_processor.processes.orders import Begun, Failure, Orders
+from async_processor.telemetry.logs import get_logger
+from async_processor.telemetry.pages import Page
+
+PAGE_INTERVAL: Final = 10.0
+"""Seconds between two looks at what a process has counted; what it counts after the last one is
+lost when it is killed."""
+
+SILENCE: Final = 30.0
+"""Seconds without an answer after which a process counts as hung, and is killed."""
+
+ANSWER_SECONDS: Final = 4.0
+"""For an answer that somebody waits for; a process itself waits 3 s for the broker's."""
+
+_log = get_logger(__name__)
+
+
+class Life:
+    """Of a process that is run by `command`, behind which its end of the line is named."""
+
+    def __init__(self, command: Sequence[str], orders: Orders, started: Callable[[], None]) -> None:
+        self._command = command
+        self._orders = orders
+        self._started = started
+        self._process: asyncio.subprocess.Process | None = None
+        self._line: Line | None = None
+        self._unwanted = False
+        self._telling: set[asyncio.Task[None]] = set()
+        self.begun: Begun | None = None
+        """What it is; None before it is anything."""
+        self.running = False
+        """Whether its start is over."""
+        self.page: Page = ()
+        """What it showed last."""
+        self.settings = orders.settings
+        """Those that it goes by."""
+        self.failure: AsyncProcessorError | None = None
+        """Why it ended, if it said so."""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def run(self) -> int:
+        """From the birth to the end; returns the exit code, of a signal its negative number."""
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *(*self._command, str(theirs.fileno())),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # what a terminal sends is for the supervisor alone
+            )
+        finally:
+            theirs.close()
+        self._line = Line(ours, {"running": self._heard_running, "failed": self._heard_failure})
+        await self._line.open()
+        tasks = [asyncio.create_task(work) for work in self._work(self._line)]
+        try:
+            return await process.wait()
+        finally:
+            self.kill()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _work(self, line: Line) -> Sequence[Coroutine[Any, Any, None]]:
+        return line.run(), self._begin(line), self._watch()
+
+    def end(self, reason: str) -> None:
+        """Let it drain, or, asked a second time, give everything back."""
+        self._unwanted = True
+        if self.begun is None:
+            self.kill()  # it has taken nothing yet
+            return
+        task = asyncio.get_running_loop().create_task(self._tell_end(reason))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    def kill(self) -> None:
+        """End it without delay."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def ask(self, name: str, content: Any = None, *, within: float = ANSWER_SECONDS) -> Any:
+        """Raises as `Line.ask`, LineEnded also before it can answer anything."""
+        if self._line is None or self.begun is None:
+            raise LineEnded
+        return await self._line.ask(name, content, within=within)
+
+    async def fault(self) -> str:
+        """Why it is not ready; empty when it is."""
+        try:
+            return str(await self.ask("fault"))
+        except LineEnded:
+            return "it is starting"
+        except TimeoutError:
+            return "it does not answer"
+
+    async def look(self, *, within: float = ANSWER_SECONDS) -> None:
+        """Bring `page` up to date; raises TimeoutError when it does not answer."""
+        with suppress(AsyncProcessorError):
+            page = await self.ask("page", within=within)
+            self.page = msgspec.msgpack.decode(page, type=Page)
+
+    async def _begin(self, line: Line) -> None:
+        if self._unwanted:
+            self.kill()
+            return
+        with suppress(AsyncProcessorError):  # it says why it cannot, and ends
+            self.begun = msgspec.convert(await line.ask("begin", self._orders), Begun)
+
+    async def _watch(self) -> None:
+        """Keep the page, and see whether anybody is still there."""
+        while True:
+            await asyncio.sleep(PAGE_INTERVAL * random.uniform(0.9, 1.1))
+            try:
+                await self.look(within=SILENCE)
+            except TimeoutError:
+                _log.error("process_hangs", number=self._orders.rank + 1, pid=self.pid)
+                self.kill()
+
+    async def _tell_end(self, reason: str) -> None:
+        with suppress(AsyncProcessorError, TimeoutError):
+            await self.ask("end", reason)
+
+    async def _heard_running(self, _: None) -> None:
+        self.running = True
+        self._started()
+
+    async def _heard_failure(self, content: Any) -> None:
+        failure = msgspec.convert(content, Failure)
+        problems = [Problem(path=path, message=message) for path, message in failure.problems]
+        self.failure = (
+            ConfigurationError(problems) if problems else AsyncProcessorError(failure.message)
+        )
+
+
+async def follow(life: Life, settings: str) -> str:
+    """Have it go by other settings; returns why it does not, empty when it does or has ended."""
+    try:
+        await life.ask("take over", settings, within=SILENCE)
+    except LineEnded:
+        return ""
+    except TimeoutError:
+        return "a process does not answer"
+    except AsyncProcessorError as error:
+        return str(error)
+    life.settings = settings
+    return ""
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    return f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
