@@ -6,8 +6,7 @@ later one holds the request back, fails, or is cut off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -36,19 +35,20 @@ class Chain:
         return min(gate.permits(workers) for gate in self._gates)
 
     async def admit(self, candidate: Candidate) -> Verdict:
-        tickets: list[Ticket] = []
+        tickets: tuple[Ticket, ...] = ()
         lot = ""
-        async with AsyncExitStack() as held:
+        try:
             for gate in self._gates:
                 verdict = await gate.admit(candidate)
                 if not isinstance(verdict, Continue):
                     return verdict
-                held.push_async_callback(verdict.ticket.refund)
-                tickets.append(verdict.ticket)
+                tickets = (*tickets, verdict.ticket)
                 candidate = candidate.classified(verdict.classification)
                 lot = verdict.lot or lot
-            held.pop_all()
-        return Continue(ticket=Bundle(tickets), classification=candidate.classification, lot=lot)
+            bundle, tickets = Bundle(tickets), ()
+        finally:
+            await _end_all(tickets, _refund)
+        return Continue(ticket=bundle, classification=candidate.classification, lot=lot)
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
         return all_of([gate.subscribe(wake) for gate in self._gates])
@@ -99,11 +99,25 @@ class Bundle:
             ticket.on_loss(cut_off)
 
     async def release(self) -> None:
-        async with AsyncExitStack() as ends:
-            for ticket in self._tickets:
-                ends.push_async_callback(ticket.release)
+        await _end_all(self._tickets, _release)
 
     async def refund(self) -> None:
-        async with AsyncExitStack() as ends:
-            for ticket in self._tickets:
-                ends.push_async_callback(ticket.refund)
+        await _end_all(self._tickets, _refund)
+
+
+def _release(ticket: Ticket) -> Awaitable[None]:
+    return ticket.release()
+
+
+def _refund(ticket: Ticket) -> Awaitable[None]:
+    return ticket.refund()
+
+
+async def _end_all(tickets: Sequence[Ticket], end: Callable[[Ticket], Awaitable[None]]) -> None:
+    """The last first; one that fails does not keep the others."""
+    if not tickets:
+        return
+    try:
+        await end(tickets[-1])
+    finally:
+        await _end_all(tickets[:-1], end)
