@@ -16,8 +16,13 @@ _CATCH_UP_SECONDS = 0.1
 class Backend(Protocol):
     """Makes tokens. It runs as long as `run` is awaited."""
 
+    @property
+    def in_flight(self) -> int:
+        """All requests that have come and not ended."""
+        ...
+
     def load(self) -> Load:
-        """What runs and waits now."""
+        """What runs and waits now, as metrics show it."""
         ...
 
     def tokens(self, *, prompt_tokens: int, output_tokens: int) -> AsyncGenerator[int, None]:
@@ -40,6 +45,10 @@ class ConstantBackend:
         self._clock = clock
         self._metrics = metrics
         self._running = 0
+
+    @property
+    def in_flight(self) -> int:
+        return self._running
 
     def load(self) -> Load:
         return Load(running=self._running)
@@ -74,6 +83,10 @@ class ModelBackend:
         self._work = asyncio.Event()
         self._gained: dict[Sequence, asyncio.Event] = {}
         self._last_token_at: dict[Sequence, float] = {}
+
+    @property
+    def in_flight(self) -> int:
+        return self._engine.in_flight
 
     def load(self) -> Load:
         engine = self._engine

@@ -3,6 +3,8 @@
 The caller drives it: `begin_step` schedules one forward pass and says how long it takes,
 `end_step` says that it is over. The rules, those of vLLM's V1 scheduler:
 
+* What arrives while a step runs is looked at when the next one begins. Until then it counts neither
+  as running nor as waiting.
 * Sequences that run go first; each needs room for one more token. If no block is free, the
   youngest of those that run is preempted: it loses its blocks and its computed tokens, goes to
   the head of the queue, and later computes prompt and generated tokens again.
@@ -95,6 +97,8 @@ class Engine:
         self.settings = settings
         self.preemptions = 0
         self._cache = KvCache(blocks=settings.num_gpu_blocks, block_size=settings.block_size)
+        self._arrived: deque[Sequence] = deque()
+        """Since the last step began."""
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
 
@@ -107,13 +111,17 @@ class Engine:
         return len(self._waiting)
 
     @property
+    def in_flight(self) -> int:
+        return self.running + self.waiting + len(self._arrived)
+
+    @property
     def kv_usage(self) -> float:
         return self._cache.usage
 
     def submit(self, *, prompt_tokens: int, output_tokens: int, now: float) -> Sequence:
         """Queue a request at monotonic time `now`; raises QueueFull and TooLong."""
         limit = self.settings.max_num_queued_reqs
-        if limit is not None and self.running + self.waiting >= limit:
+        if limit is not None and self.in_flight >= limit:
             raise QueueFull
         if prompt_tokens + output_tokens > self.settings.max_model_len:
             raise TooLong(
@@ -123,18 +131,21 @@ class Engine:
         sequence = Sequence(
             prompt_tokens=prompt_tokens, output_tokens=output_tokens, arrived_at=now
         )
-        self._waiting.append(sequence)
+        self._arrived.append(sequence)
         return sequence
 
     def abort(self, sequence: Sequence) -> None:
         """Forget a sequence, also in mid-step; its place and its blocks are free at once."""
         if sequence in self._running:
             self._leave(sequence)
-        elif sequence in self._waiting:
-            self._waiting.remove(sequence)
+        for line in (self._arrived, self._waiting):
+            if sequence in line:
+                line.remove(sequence)
 
     def begin_step(self, now: float) -> float | None:
         """Schedule a forward pass; returns its duration in seconds, None with nothing to do."""
+        self._waiting.extend(self._arrived)
+        self._arrived.clear()
         budget = self.settings.max_num_batched_tokens
         preempted, budget = self._schedule_running(budget)
         if not preempted:

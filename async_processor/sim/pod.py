@@ -58,6 +58,10 @@ class Pod:
         return self.backend.load()
 
     @property
+    def in_flight(self) -> int:
+        return self.backend.in_flight
+
+    @property
     def ready(self) -> bool:
         return not self.faults.now.not_ready
 

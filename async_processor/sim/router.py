@@ -70,7 +70,7 @@ class Router:
         """The ready pod with the fewest requests; equals take turns."""
         self._pods.rotate(-1)
         ready = (pod for pod in self._pods if pod.ready)
-        return min(ready, key=lambda pod: pod.load.running + pod.load.waiting, default=None)
+        return min(ready, key=lambda pod: pod.in_flight, default=None)
 
 
 def _no_endpoints() -> web.Response:

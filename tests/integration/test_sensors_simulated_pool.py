@@ -53,6 +53,10 @@ class Dial:
     def __init__(self) -> None:
         self.shown = IDLE
 
+    @property
+    def in_flight(self) -> int:
+        return self.shown.running + self.shown.waiting
+
     def load(self) -> Load:
         return self.shown
 

@@ -54,6 +54,22 @@ def test_a_saturated_small_pod_looks_like_the_real_one() -> None:
     assert (bench.engine.running, bench.engine.waiting) == (0, 0)
 
 
+def test_what_arrives_in_mid_step_does_not_wait_until_the_next_one_has_no_place_for_it() -> None:
+    bench = Bench(SMALL)
+    engine = bench.engine
+    bench.submit()
+    engine.begin_step(bench.now)
+    late = [bench.submit() for _ in range(4)]
+    assert (engine.running, engine.waiting, engine.in_flight) == (1, 0, 5)
+    engine.abort(late.pop())
+    engine.end_step()
+    bench.step()
+    assert (engine.running, engine.waiting, engine.in_flight) == (4, 0, 4)
+    bench.submit()
+    bench.step()
+    assert (engine.running, engine.waiting, engine.in_flight) == (4, 1, 5)
+
+
 def test_cache_use_grows_with_the_tokens_generated() -> None:
     bench = Bench(SMALL)
     bench.submit(prompt=32, output=65)
