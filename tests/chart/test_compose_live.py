@@ -81,7 +81,7 @@ async def test_the_services_find_each_other_and_work_is_done(
 ) -> None:
     monkeypatch.setenv("REDIS_URL", redis_server.url)
     daemon = DaemonProcess({}, tmp_path)
-    async with simulated_pool() as places, httpx.AsyncClient(timeout=10) as client:
+    async with simulated_pool() as places, httpx.AsyncClient(timeout=60) as client:
         places["processor:9090"] = f"127.0.0.1:{daemon.metrics_port}"
         scraped = here((COMPOSE / "prometheus.yaml").read_text(), places)
         prometheus = prometheus_for(configuration=scraped.replace("alerts.yaml", str(ALERTS)))
