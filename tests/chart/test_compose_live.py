@@ -72,7 +72,7 @@ async def simulated_pool() -> AsyncIterator[dict[str, str]]:
         yield dict(zip(("pool:8000", "pool:8100", "pool:8101"), listening, strict=True))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_the_services_find_each_other_and_work_is_done(
     redis_server: RedisServer,
     prometheus_for: Callable[..., PrometheusServer],
@@ -98,5 +98,5 @@ async def test_the_services_find_each_other_and_work_is_done(
                 async def seen(query: str = sign) -> bool:
                     return bool((await asked("query", query=query))["result"])
 
-                await eventually(seen, within=60)
+                await eventually(seen, within=120)
         assert sum(len(group["rules"]) for group in (await asked("rules"))["groups"]) == 15
