@@ -40,6 +40,8 @@ class Life:
         self._started = started
         self._process: asyncio.subprocess.Process | None = None
         self._line: Line | None = None
+        self._asked = False
+        """Whether it was told to begin: before, it can have taken nothing."""
         self._unwanted = False
         self._telling: set[asyncio.Task[None]] = set()
         self.begun: Begun | None = None
@@ -73,7 +75,8 @@ class Life:
         await self._line.open()
         tasks = [asyncio.create_task(work) for work in self._work(self._line)]
         try:
-            return await process.wait()
+            code = await process.wait()
+            return 0 if self._unwanted and not self._asked else code
         finally:
             self.kill()
             for task in tasks:
@@ -86,8 +89,8 @@ class Life:
     def end(self, reason: str) -> None:
         """Let it drain, or, asked a second time, give everything back."""
         self._unwanted = True
-        if self.begun is None:
-            self.kill()  # it has taken nothing yet
+        if not self._asked:
+            self.kill()
             return
         task = asyncio.get_running_loop().create_task(self._tell_end(reason))
         self._telling.add(task)
@@ -124,6 +127,7 @@ class Life:
         if self._unwanted:
             self.kill()
             return
+        self._asked = True
         with suppress(AsyncProcessorError):  # it says why it cannot, and ends
             self.begun = msgspec.convert(await line.ask("begin", self._orders), Begun)
 
@@ -138,8 +142,9 @@ class Life:
                 self.kill()
 
     async def _tell_end(self, reason: str) -> None:
-        with suppress(AsyncProcessorError, TimeoutError):
-            await self.ask("end", reason)
+        if self._line is not None:
+            with suppress(AsyncProcessorError, TimeoutError):
+                await self._line.ask("end", reason, within=ANSWER_SECONDS)
 
     async def _heard_running(self, _: None) -> None:
         self.running = True
