@@ -131,7 +131,11 @@ class Starts:
     async def take(self, tenant: str, limit: int, envelope: Envelope) -> Ticket | Full:
         charge = self._charge(tenant, envelope)
         question = self._question("charge", charge, limit, self._remember_ms(charge))
-        answer = await self._ledger.ask(question)
+        try:
+            answer = await self._ledger.ask(question)
+        except BaseException:
+            del charge  # the error keeps this frame, and a charge that is kept is one that runs
+            raise
         if answer < 0:
             return Full(look_after=-answer / 1000)
         charge.paid = answer == _CHARGED
