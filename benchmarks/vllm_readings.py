@@ -11,7 +11,9 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Final
@@ -36,8 +38,12 @@ _BETWEEN_TOKENS: Final = "vllm:inter_token_latency_seconds"
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gates read at one moment."""
+    """What the gates read at one moment, `seconds` after the look before.
 
+    Means are over time: a busy server is looked at less often than one with little to do.
+    """
+
+    seconds: float = 0.0
     running: float
     waiting: float
     kv_usage: float
@@ -100,13 +106,20 @@ async def loaded(url: str, prompt: str, *, requests: int = REQUESTS) -> Readings
             seconds = time.monotonic() - start
         after = await _page(client, url)
     return Readings(
-        looks=[look for _, look in samples.seen if look.running],
+        looks=list(_busy(samples.seen)),
         statuses=Counter(statuses),
         preemptions=_gained(before, after, "vllm:num_preemptions_total"),
         seconds=seconds,
         step=_gained(before, after, f"{_BETWEEN_TOKENS}_sum")
         / _gained(before, after, f"{_BETWEEN_TOKENS}_count"),
     )
+
+
+def _busy(seen: Sequence[tuple[float, Look]]) -> Iterator[Look]:
+    """The looks at a server that runs something."""
+    for (before, _), (at, look) in pairwise([(0.0, None), *seen]):
+        if look is not None and look.running:
+            yield msgspec.structs.replace(look, seconds=at - before)
 
 
 async def _call(client: httpx.AsyncClient, url: str, prompt: str) -> int:
@@ -148,11 +161,12 @@ def compared(real: Readings, model: Readings, *, queued: int | None) -> list[Map
 def _figures(readings: Readings) -> Mapping[str, Cell]:
     looks = readings.looks
     running, waiting = [each.running for each in looks], [each.waiting for each in looks]
-    usage = [each.kv_usage for each in looks]
+    usage, seconds = [each.kv_usage for each in looks], [each.seconds for each in looks]
+    mean = partial(fmean, weights=seconds)
     return {
-        "running: mean, most": f"{fmean(running):.2f}, {max(running):.0f}",
-        "waiting: mean, most": f"{fmean(waiting):.1f}, {max(waiting):.0f}",
-        "KV use: mean, least, most": f"{fmean(usage):.2f}, {min(usage):.2f}, {max(usage):.2f}",
+        "running: mean, most": f"{mean(running):.2f}, {max(running):.0f}",
+        "waiting: mean, most": f"{mean(waiting):.1f}, {max(waiting):.0f}",
+        "KV use: mean, least, most": f"{mean(usage):.2f}, {min(usage):.2f}, {max(usage):.2f}",
         "preemptions": int(readings.preemptions),
         "answers 200, 503": f"{readings.statuses.get(200, 0)}, {readings.statuses.get(503, 0)}",
         "seconds": readings.seconds,
