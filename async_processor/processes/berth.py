@@ -76,7 +76,7 @@ class Berth:
     def _judge(self, ended: Life, lived: float) -> None:
         """Raise when nobody shall follow."""
         fault = str(ended.failure or ending(self.code))
-        _log.error("process_died", number=self.number, error=fault, lived=round(lived, 1))
+        _log.error("process_died", process=self.number, error=fault, lived=round(lived, 1))
         self._ever_ran |= ended.running
         self._false_starts = 0 if ended.running else self._false_starts + 1
         self._short_lives = self._short_lives + 1 if lived < MOMENT else 0

@@ -138,7 +138,7 @@ class Life:
             try:
                 await self.look(within=SILENCE)
             except TimeoutError:
-                _log.error("process_hangs", number=self._orders.rank + 1, pid=self.pid)
+                _log.error("process_hangs", process=self._orders.rank + 1, pid=self.pid)
                 self.kill()
 
     async def _tell_end(self, reason: str) -> None:

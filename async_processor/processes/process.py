@@ -71,7 +71,7 @@ class _Process:
         logs.configure(level=orders.level, process=orders.rank + 1)
         try:
             work = _Work(orders)
-        except AsyncProcessorError as error:
+        except Exception as error:
             self._work.set_exception(error)
             raise
         self._line.answer(work.answers)

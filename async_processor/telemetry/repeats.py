@@ -21,6 +21,7 @@ IDENTITY: Final = (
     "path",
     "url",
     "sensor",
+    "process",
 )
 """The fields that tell what an event is about; other fields may differ between repetitions."""
 
