@@ -24,6 +24,7 @@ from benchmarks.admission import admission
 from benchmarks.backlog import backlog
 from benchmarks.bulk import bulk
 from benchmarks.contender import OUR_COMMAND, Contender, our_configuration
+from benchmarks.cores import cores
 from benchmarks.gate import gate
 from benchmarks.http_clients import http_clients
 from benchmarks.idle import closed_gate, idle
@@ -40,6 +41,7 @@ _IN_ALL: Final = ("throughput", "latency", "memory", "startup", "idle")
 _NAMES: Final = (
     *_IN_ALL,
     "admission",
+    "cores",
     "closed-gate",
     "in-flight",
     "backlog",
@@ -105,6 +107,7 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
             throughput, contender, workers=workers, requests=requests, turns=turns
         ),
         "admission": partial(admission, requests=requests, turns=turns),
+        "cores": partial(cores, requests=requests, turns=turns),
         "closed-gate": closed_gate,
         "in-flight": partial(in_flight, contender, calls=options.calls, turns=turns),
         "backlog": partial(backlog, contender, requests=options.backlog, turns=turns),

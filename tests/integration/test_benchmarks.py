@@ -47,6 +47,12 @@ def test_throughput_compares_a_processor_with_a_bare_loop() -> None:
     assert 0 < row["commands/req"] < 2
 
 
+def test_two_processes_are_compared_with_one() -> None:
+    found = rows(bench("cores", "--requests", "200", "--turns", "1", "--json"))
+    assert [row["processes"] for row in found] == [1, 2]
+    assert all(row["req/s"] > 0 for row in found)
+
+
 def test_latency_is_measured_for_both_ways_of_publishing() -> None:
     found = rows(bench("latency", "--samples", "3", "--json"))
     assert [row["what"] for row in found] == ["plain ZADD", "our producer"]
