@@ -20,8 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from async_processor.testing.eventually import eventually
 from async_processor.testing.servers import free_port
 
-_START_SECONDS: Final = 60.0
-_END_SECONDS: Final = 60.0
+_START_SECONDS: Final = 120.0
+_END_SECONDS: Final = 120.0
 _ANSWER_SECONDS: Final = 30.0
 _COMMAND: Final = "async_processor"
 _TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

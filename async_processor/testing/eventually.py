@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds for what happens soon: only what never happens takes so long, on any machine."""
 
 

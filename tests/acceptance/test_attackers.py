@@ -78,7 +78,7 @@ async def results_on(
         found: list[bytes] = await redis.execute("LRANGE", queue, 0, -1)
         return found if len(found) >= count else None
 
-    found = await eventually(all_there, within=60)
+    found = await eventually(all_there)
     return {each.id: each for each in map(results.decode, found or ())}
 
 
@@ -222,7 +222,7 @@ def _environment() -> dict[str, str]:
 @asynccontextmanager
 async def daemon_ready(daemon: DaemonProcess) -> AsyncIterator[None]:
     try:
-        await eventually(daemon.ready, within=60)
+        await eventually(daemon.ready)
         yield
     finally:
         if daemon.running:
@@ -289,7 +289,7 @@ async def test_no_secret_shows_and_no_line_is_forged(tmp_path: Path) -> None:
             async def says_so() -> bool:
                 return b"denies access" in daemon.log_file.read_bytes()
 
-            await eventually(says_so, within=60)
+            await eventually(says_so)
             shown |= {f"locked out {url}": text for url, text in (await pages(daemon)).items()}
         shown["log"] = daemon.log()
         await redis.close()

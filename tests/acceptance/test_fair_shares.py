@@ -176,7 +176,7 @@ async def test_nothing_is_lost_or_doubled_when_it_is_killed(
             await daemon.kill()
             await daemon.start()
             async with Redis.from_url(redis_server.url, protocol=2) as client:
-                await eventually(partial(_has, client, count), within=60)
+                await eventually(partial(_has, client, count))
                 await daemon.terminate()
                 found = await client.lrange("result-list", 0, -1)
     assert sorted(json.loads(each)["id"] for each in found) == sorted(

@@ -42,7 +42,7 @@ def redis_cli(server: RedisServer, *words: str, last: bytes | None = None) -> st
 async def result(producer: Producer, count: int = 1) -> dict[str, Result]:
     """Wait for that many results on the shared queue."""
     found: dict[str, Result] = {}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         async for taken in producer.results():
             found[taken.result.id] = taken.result
             await taken.ack()
@@ -125,7 +125,7 @@ async def test_a_queue_of_good_expired_malformed_and_poisonous_messages(
 
         async def killed_by_poison() -> None:
             for deadly in range(1, 6):
-                await until(partial(_called, pool, deadly), within=60)
+                await until(partial(_called, pool, deadly))
                 await daemon.kill()
                 await daemon.spawn()
 

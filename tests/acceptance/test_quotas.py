@@ -71,7 +71,7 @@ class Eyes:
 async def results(producer: Producer, ids: Iterable[str]) -> Mapping[str, Result]:
     """Wait for the results of just these requests, once each."""
     wanted, found = set(ids), dict[str, Result]()
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(200):
         async for taken in producer.results():
             assert taken.result.id not in found
             found[taken.result.id] = taken.result
@@ -81,12 +81,12 @@ async def results(producer: Producer, ids: Iterable[str]) -> Mapping[str, Result
     raise AssertionError
 
 
-async def parked(daemon: DaemonProcess, count: int, *, within: float = 60) -> None:
+async def parked(daemon: DaemonProcess, count: int) -> None:
     async def as_many() -> bool:
         (queue,) = (await daemon.status())["queues"]
         return bool((queue["parked"], queue["backlog"]) == (count, 0))
 
-    await eventually(as_many, within=within)
+    await eventually(as_many)
 
 
 async def private_keys(server: RedisServer) -> set[str]:
@@ -254,7 +254,7 @@ async def flood_parked(daemon: DaemonProcess, count: int) -> None:
         (queue,) = (await daemon.status())["queues"]
         return bool(queue["parked"] >= count and queue["backlog"] < 10)
 
-    await eventually(done, within=60)
+    await eventually(done)
 
 
 async def _left_over(producer: Producer) -> AsyncIterator[Result]:

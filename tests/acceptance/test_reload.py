@@ -168,7 +168,7 @@ async def test_sighup_and_a_changed_file_while_the_broker_is_away_are_heeded_whe
         daemon.configure(settings(redis_server.url, pool.url, workers=6))
         daemon.send(signal.SIGHUP)
         redis_server.start()
-        await eventually(daemon.ready, within=60)
+        await eventually(daemon.ready)
         await reloaded(daemon)
         assert await daemon.metric("pool_worker_limit", pool_name="default") == 6
         assert await daemon.terminate() == 0

@@ -42,7 +42,7 @@ async def ended(redis: RedisClient, *bodies: bytes) -> dict[str, Result]:
         count: int = await redis.execute("LLEN", "result-list")
         return count >= len(bodies)
 
-    await eventually(all_there, within=60)
+    await eventually(all_there)
     found = await redis.execute("LPOP", "result-list", len(bodies))
     return {each.id: each for each in map(results.decode, found)}
 

@@ -251,7 +251,7 @@ async def test_permits_that_nobody_uses_lapse(redis_url: str, planner: Planner) 
     async with replica(redis_url) as gate:
         gate.permits(WORKERS)
         await until(lambda: gate.permits(WORKERS) > 0)
-        await asyncio.sleep(LAPSE_SECONDS)
+        await has(gate, lambda state: "has no permit left" in state.reason)
         refused = await gate.admit(CANDIDATE)
         assert isinstance(refused, Refuse)
 

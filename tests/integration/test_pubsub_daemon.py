@@ -67,7 +67,7 @@ class Stage:
 
     async def answered(self, count: int) -> Mapping[str, Result]:
         """Wait until so many different requests have a result."""
-        await until(lambda: len({each.id for each in self.answers}) >= count, within=60)
+        await until(lambda: len({each.id for each in self.answers}) >= count)
         return {each.id: each for each in self.answers}
 
     def metric(self, name: str) -> float:
@@ -301,7 +301,7 @@ async def test_every_fault_of_the_service_is_lived_through() -> None:
             fake.cut_pulls()
         found = await running.answered(60)
         assert {each.status_code for each in found.values()} == {200}
-        await until(lambda: not running.subscription.undelivered, within=60)
+        await until(lambda: not running.subscription.undelivered)
         # A publish whose confirmation is lost is the one thing that is repeated.
         assert len({each.id for each in running.answers}) == 60
 

@@ -56,7 +56,7 @@ async def in_step(client: RedisClient) -> None:
         return replicas == 1
 
     await client.execute("SET", "told", "to the replica")
-    await eventually(has_replica, within=60)
+    await eventually(has_replica)
     await client.execute("DEL", "told")
 
 
@@ -66,7 +66,7 @@ async def lonely(client: RedisClient) -> None:
     async def alone() -> bool:
         return b"connected_slaves:0" in await client.execute("INFO", "replication")
 
-    await eventually(alone, within=60)
+    await eventually(alone)
 
 
 async def opened(url: str, confirm: Confirm = SOON) -> RedisSortedSet:

@@ -71,7 +71,7 @@ async def replicated(watched: Watched) -> None:
         healthy = [b"slave" in replica and b"ok" in replica for replica in known]
         return role[3] == b"connected" and any(healthy)
 
-    await eventually(in_step, within=60)
+    await eventually(in_step)
     await client.close()
     await sentinel.close()
 

@@ -141,7 +141,7 @@ class Stage:
                 arrival.answer()
             return len(await self.probe.results("result-list")) >= len(self.submitted)
 
-        await eventually(all_there, within=60)
+        await eventually(all_there)
         found = [results.decode(body) for body in await self.probe.results("result-list")]
         assert Counter(each.id for each in found) == self.submitted
         assert {each.status_code for each in found} == {200}

@@ -107,7 +107,7 @@ async def test_queues_with_one_gate_page_spend_its_readings_together(
     stage.page.set("room", PER_READING / WORKERS)
     await stage.submit()
     async with running(stage.parts(pool_gate=pool_gate)):
-        await until(lambda: stage.pool.ledger.total == EACH * len(QUEUES), within=60)
+        await until(lambda: stage.pool.ledger.total == EACH * len(QUEUES))
     assert stage.worst <= 0
     assert not stage.pool.ledger.repeated()
 

@@ -108,5 +108,5 @@ async def test_whose_waiting_requests_have_the_places_is_told(
                 why = (await whys(parts))["other"]
                 return why.startswith(places) and "of queue 'patient' wait at a gate (" in why
 
-            await eventually(told, within=60)
+            await eventually(told)
             assert "gate is closed" in (await whys(parts))["patient"]
