@@ -1,6 +1,6 @@
--- Count messages by their scores in several lots together.
+-- Count messages by their scores in a queue, or in several lots together.
 --
--- KEYS     lots (zsets body -> score)
+-- KEYS     the queue or lots (zsets body -> score)
 -- ARGV     bounds: scores
 -- Returns  {how many there are, how many with a score up to the first bound, the second, ...}
 

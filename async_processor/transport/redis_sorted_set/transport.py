@@ -11,7 +11,7 @@ from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.redis_io.client import Command
 from async_processor.redis_io.confirming import require_replicas
 from async_processor.redis_io.keys import queue_keys
-from async_processor.redis_io.scripts import FIRST, TRIM
+from async_processor.redis_io.scripts import COUNT, FIRST, TRIM
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
 from async_processor.transport.redis_sorted_set import leases, parking, reclaiming, stranded
@@ -203,9 +203,10 @@ class RedisSortedSet:
     async def backlog(self, queue_name: str, bounds_ms: Sequence[int]) -> Backlog:
         now = self._clock.now()
         bounds = [repr(now + bound / 1000) for bound in bounds_ms]
-        answers = await self._link.ask(queue_name, self._questions(queue_name, bounds, now))
-        waiting, leased, retries_due, buried, astray, first, first_parked, *within = answers
+        answers = await self._link.ask(queue_name, self._questions(queue_name, now))
+        leased, retries_due, buried, astray, first, first_parked = answers
         self._stranded[queue_name] = astray
+        waiting, *within = await COUNT.run(self._link.client, [queue_name], bounds)
         parked, *parked_within = await parking.count(self._link, queue_name, bounds)
         sums = (sum(pair) for pair in zip(within, parked_within, strict=True))
         return Backlog(
@@ -218,15 +219,13 @@ class RedisSortedSet:
             deadlines=(*sums, waiting + parked),
         )
 
-    def _questions(self, queue_name: str, bounds: Sequence[str], now: float) -> list[Command]:
+    def _questions(self, queue_name: str, now: float) -> list[Command]:
         return [
-            ("ZCARD", queue_name),
             ("HLEN", queue_keys(queue_name).claims),
             ("ZCOUNT", self._settings.retry_queue_name, "-inf", repr(now)),
             ("LLEN", self._settings.dead_letter_queue_name),
             ("LLEN", queue_keys(queue_name).stranded),
             *_firsts(queue_name),
-            *(("ZCOUNT", queue_name, "-inf", bound) for bound in bounds),
         ]
 
 
