@@ -268,7 +268,7 @@ async def _left_over(producer: Producer) -> AsyncIterator[Result]:
 async def test_parked_requests_expire_on_time_and_cancelled_ones_are_told(
     fleet: Fleet, producer: Producer
 ) -> None:
-    async with SimulatedPool(latency=30.0) as pool:
+    async with SimulatedPool(latency=600.0) as pool:
         daemon = fleet(pool.url, workers=8, **quota(mode="concurrency", limit=1))
         await daemon.start()
         await producer.submit_many(requests("a", 1))
@@ -287,7 +287,7 @@ async def test_parked_requests_expire_on_time_and_cancelled_ones_are_told(
 
 
 async def test_status_says_who_is_over_quota(fleet: Fleet, producer: Producer) -> None:
-    async with SimulatedPool(latency=30.0) as pool:
+    async with SimulatedPool(latency=600.0) as pool:
         daemon = fleet(pool.url, workers=8, **quota(mode="concurrency", limit=1))
         await daemon.start()
         await producer.submit_many(requests("team", 3))
@@ -407,7 +407,7 @@ async def test_a_rate_holds_and_parked_requests_come_back_with_time(
 
 
 async def test_a_gate_that_is_gone_gives_its_lots_back(fleet: Fleet, producer: Producer) -> None:
-    async with SimulatedPool(latency=30.0) as pool:
+    async with SimulatedPool(latency=600.0) as pool:
         gates = quota(mode="concurrency", limit=1)
         first = fleet(pool.url, workers=8, transport=SHORT_LEASES, **gates)
         await first.start()
