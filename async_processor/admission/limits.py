@@ -36,3 +36,11 @@ def own_starts(starts: float | None, portion: Portion) -> float | None:
     if starts is None or portion.is_whole:
         return starts
     return portion.of_many(round(starts * PARTS)) / PARTS
+
+
+def own_places(places: float, portion: Portion) -> float:
+    """One replica's part of free places that were counted, whole ones: of one that two had half of
+    each, both would make use. What is left of a place is the next replica's alone."""
+    whole = math.floor(places + _ROUNDING)
+    next_one = portion.of(whole + 1) - portion.of(whole)
+    return portion.of(whole) + next_one * max(0.0, places - whole)

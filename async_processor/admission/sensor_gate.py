@@ -9,7 +9,6 @@ gate is closed.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -26,7 +25,7 @@ from async_processor.admission.base import (
     WithoutLots,
 )
 from async_processor.admission.census import ALONE, Census
-from async_processor.admission.limits import own_starts, start_limit
+from async_processor.admission.limits import own_places, own_starts, start_limit
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.pace import Step
 from async_processor.admission.start_ledger import Start, StartAllowance
@@ -37,8 +36,6 @@ from async_processor.sensors.base import Observation, Reading, Sensor, Unreadabl
 
 SPENT: Final = "as many have started as the last reading allows"
 PACED: Final = "the pool is filled step by step, so that readings can follow"
-
-_ROUNDING: Final = 1e-9
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,20 +201,23 @@ class SensorGate(WithoutLots):
         self._step = self._next_step(own)
 
     def _own(self, starts: float | None) -> float | None:
-        """This replica's part. Of places that were counted, whole ones: of one that two had half
-        of each, both would make use."""
+        """This replica's part."""
         portion = self._census.portion()
-        if self._rule.counted and starts is not None and not portion.is_whole:
-            return portion.of(math.floor(starts + _ROUNDING))
-        return own_starts(starts, portion)
+        if starts is None or portion.is_whole or not self._counted_places:
+            return own_starts(starts, portion)
+        return own_places(starts, portion)
+
+    @property
+    def _counted_places(self) -> bool:
+        """Whether starts are places that were counted; the fallback is a share of the workers."""
+        return self._rule.counted and isinstance(self._seen, Reading)
 
     def _next_step(self, starts: float | None) -> Step | None:
         """Free places that were counted may be taken at once, others as the pool bears it."""
-        reading = self._seen if isinstance(self._seen, Reading) else None
-        counted = self._rule.counted and reading is not None
-        if starts is None or counted or not self._interval:
+        if starts is None or self._counted_places or not self._interval:
             return None
-        room = self._rule.room(reading.value) if reading else 1.0
+        reading = self._seen
+        room = self._rule.room(reading.value) if isinstance(reading, Reading) else 1.0
         return self._allowance.pace.step(
             starts=starts,
             used=1 - room,

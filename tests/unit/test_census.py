@@ -24,7 +24,7 @@ from async_processor.admission.census import (
     RollCensus,
 )
 from async_processor.admission.concurrency import ConcurrencyGate
-from async_processor.admission.limits import own_starts
+from async_processor.admission.limits import own_places, own_starts
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.portion import NOTHING, WHOLE, Least, Portion, least
 from async_processor.admission.sensor_gate import BudgetRule, SensorGate
@@ -39,7 +39,7 @@ from async_processor.admission.start_ledger import StartAllowance, StartLedger
 from async_processor.errors import BrokerUnavailable
 from async_processor.listeners import Leave, Listeners, nobody_tells
 from async_processor.redis_io.roll import Seen
-from async_processor.sensors.base import Observation, Reading
+from async_processor.sensors.base import Observation, Reading, Unreadable
 from async_processor.testing.candidates import candidate
 from async_processor.testing.clock import ManualClock
 
@@ -350,8 +350,8 @@ class Dial:
     def __init__(self, value: float, capacity: float | None = None) -> None:
         self.turn(value, capacity)
 
-    def turn(self, value: float, capacity: float | None = None) -> None:
-        self._reading = Reading(value=value, capacity=capacity, taken_at=0.0)
+    def turn(self, value: float, capacity: float | None = None, *, at: float = 0.0) -> None:
+        self._reading = Reading(value=value, capacity=capacity, taken_at=at)
 
     async def start(self) -> None:
         pass
@@ -369,13 +369,31 @@ class Dial:
         return nobody_tells
 
 
+class Blind(Dial):
+    """A sensor that cannot read its source."""
+
+    def __init__(self) -> None:
+        self.look_again(at=0)
+
+    def look_again(self, *, at: float) -> None:
+        self._unreadable = Unreadable(reason="nobody answers", noticed_at=at)
+
+    def latest(self) -> Observation:
+        return self._unreadable
+
+
 def over(
-    dial: Dial, workers: LiveNumber, census: Census = ALONE, *, counted: bool = False
+    dial: Dial,
+    workers: LiveNumber,
+    census: Census = ALONE,
+    *,
+    counted: bool = False,
+    fallback: float = 0.0,
 ) -> SensorGate:
     return SensorGate(
         "t",
         dial,
-        BudgetRule(counted=counted),
+        BudgetRule(counted=counted, fallback=fallback),
         workers=workers,
         clock=ManualClock(),
         allowance=fresh_allowance(),
@@ -417,9 +435,7 @@ async def test_what_gates_of_all_replicas_let_start_adds_up_to_the_whole(
     assert sum([await started(gate) for gate in gates]) == whole
 
 
-@pytest.mark.parametrize(
-    ("free", "each"), [(6, [3, 3]), (5, [3, 2]), (1, [1, 0]), (0.9, [0, 0]), (0, [0, 0])]
-)
+@pytest.mark.parametrize(("free", "each"), [(6, [3, 3]), (5, [3, 2]), (1, [1, 0]), (0, [0, 0])])
 async def test_places_that_were_counted_are_divided_whole(free: float, each: list[int]) -> None:
     dials = [Dial(1 / 6 * free, capacity=6) for _ in each]
     gates = [
@@ -430,6 +446,39 @@ async def test_places_that_were_counted_are_divided_whole(free: float, each: lis
         assert [gate.permits(10) for gate in gates] == each
         for dial in dials:
             dial.turn(1 / 6 * free, capacity=6)
+
+
+async def test_less_than_a_place_is_slow_and_not_zero_and_one_replicas_alone() -> None:
+    dials = [Dial(0.1, capacity=6) for _ in range(2)]
+    gates = [
+        over(dial, LiveNumber(10), Fixed(portion), counted=True)
+        for dial, portion in zip(dials, portions(2), strict=True)
+    ]
+    by_each = [0, 0]
+    for second in range(50):
+        for number, gate in enumerate(gates):
+            dials[number].turn(0.1, capacity=6, at=second)
+            by_each[number] += await started(gate)
+    assert by_each == [pytest.approx(0.6 * 50, abs=1), 0]
+
+
+@given(st.floats(0, 100), st.integers(1, 8))
+def test_places_add_up_over_replicas(places: float, replicas: int) -> None:
+    parts = [own_places(places, portion) for portion in portions(replicas)]
+    assert sum(parts) == pytest.approx(places)
+    assert sum(part % 1 > 1e-6 for part in parts) <= 1
+    assert own_places(places, NOTHING) == 0
+
+
+async def test_the_fallback_of_a_gate_that_counts_places_is_divided_like_any_other() -> None:
+    portion = Portion(replicas=2, rank=1)
+    dial = Blind()
+    gate = over(dial, LiveNumber(10), Fixed(portion), counted=True, fallback=0.05)
+    count = 0
+    for second in range(9):
+        dial.look_again(at=second)
+        count += await started(gate)
+    assert count == 2
 
 
 @pytest.mark.parametrize("portion", [*portions(2), NOTHING])
