@@ -332,7 +332,7 @@ async def test_a_killed_holders_slots_come_back(
         await holder.start()
         work = requests("a", 6)
         await producer.submit_many(work)
-        await until(lambda: pool.ledger.total == 2)
+        await until(lambda: pool.ledger.total >= 2)
         await holder.kill()
         heir = fleet(pool.url, workers=8, **gates)
         await heir.start()

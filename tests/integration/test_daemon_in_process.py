@@ -190,7 +190,7 @@ async def test_a_shed_request_counts_as_shed_and_comes_back() -> None:
 
 
 async def test_a_running_call_is_cancelled_and_its_connection_closed() -> None:
-    async with stage(latency=60) as running:
+    async with stage(latency=600) as running:
         await running.submit("r-1")
         await running.calls(1)
         await running.probe.set_key(cancel_key("r-1"), TOKEN.encode())
@@ -200,7 +200,7 @@ async def test_a_running_call_is_cancelled_and_its_connection_closed() -> None:
         async def idle() -> bool:
             return running.pool.pods[0].load.running == 0
 
-        await eventually(idle, within=30)
+        await eventually(idle)
         assert await running.probe.get_key(active_key("r-1")) is None
         assert await running.probe.get_key(cancel_key("r-1")) is None
 
@@ -257,7 +257,7 @@ async def test_a_closed_gate_counts_while_work_lies_in_the_broker_and_only_then(
     monkeypatch.setattr(Pool, "publish_gate", publish_and_count)
     monkeypatch.setattr(gate_gauges, "INTERVAL", 0.01)
     gate = {"type": "local-max-concurrency", "limit": 1, "gating_mode": "blocking"}
-    async with stage(workers=2, latency=60, queue={"gate": gate}) as running:
+    async with stage(workers=2, latency=600, queue={"gate": gate}) as running:
 
         def closed() -> float:
             return running.metric("gate_decisions_total", reason="gate_closed")
@@ -344,7 +344,7 @@ async def test_the_first_signal_lets_calls_end_and_gives_back_the_rest() -> None
 
 
 async def test_a_second_signal_gives_everything_back_at_once() -> None:
-    async with stage(workers=2, latency=60) as running:
+    async with stage(workers=2, latency=600) as running:
         for number in range(4):
             await running.submit(f"r-{number}")
         before = {_scored(pair) for pair in (await running.probe.waiting(QUEUE)).items()}
@@ -356,7 +356,7 @@ async def test_a_second_signal_gives_everything_back_at_once() -> None:
 
         await eventually(draining)
         os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await running.running
         waiting = (await running.probe.waiting(QUEUE)).items()
         assert {_scored(pair) for pair in waiting} == before

@@ -139,7 +139,7 @@ async def test_a_wrong_call_gets_an_error_body(client: aiohttp.ClientSession) ->
 
 
 async def test_the_router_spreads_calls_over_the_pods(client: aiohttp.ClientSession) -> None:
-    async with SimulatedPool(pods=2, latency=5) as pool:
+    async with SimulatedPool(pods=2, latency=600) as pool:
         calls = [asyncio.create_task(complete(client, pool.url)) for _ in range(10)]
         await eventually(lambda: _true(sum(pod.load.running for pod in pool.pods) == 10))
         assert [pod.load.running for pod in pool.pods] == [5, 5]
