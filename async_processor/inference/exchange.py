@@ -74,9 +74,16 @@ def _lines(headers: Mapping[str, str]) -> str:
 
 
 def write(protocol: ResponseHandler, data: bytes) -> None:
-    """Write a whole request. Raises ClientConnectionResetError when the connection is gone."""
+    """Write a whole request.
+
+    Raises ClientConnectionResetError when the connection is gone, or the server said something
+    that it was not asked (a proxy's 408, an answer twice): from then on each request would be given
+    the answer of another one.
+    """
     if protocol.transport is None:
         raise aiohttp.ClientConnectionResetError("the connection was lost before the request")
+    if protocol.should_close:
+        raise aiohttp.ClientConnectionResetError("the server answered before it was asked")
     protocol.transport.write(data)
 
 

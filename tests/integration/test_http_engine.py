@@ -22,6 +22,7 @@ import uvloop
 from async_processor.clock import SystemClock
 from async_processor.inference.base import Answer, Call, Failure, NoAnswer, Reply
 from async_processor.inference.http import HttpEngine
+from async_processor.testing.eventually import until
 
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -417,6 +418,44 @@ async def test_a_kept_connection_that_the_server_closes_as_we_write_is_a_reset(
         assert answer(await engine.send(call(url))).status == 200
         assert failure(await engine.send(call(url))) is Failure.RESET
         assert server.connections == 1  # nothing was sent twice
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param(http("408 Request Timeout", b"late"), id="whole"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nlate", id="part"),
+    ],
+)
+async def test_what_a_server_says_unasked_is_no_answer_to_the_next_call(
+    engine: HttpEngine, stray: bytes
+) -> None:
+    """Otherwise every later call on this connection had the answer of the one before."""
+    come = asyncio.Event()
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, body = await read_request(reader)
+        writer.write(http("200 OK", body))
+        await come.wait()
+        writer.write(stray)
+        while True:
+            _, body = await read_request(reader)
+            writer.write(http("200 OK", body))
+
+    async with serving(conversation) as (server, url):
+        assert answer(await engine.send(call(url, body=b"1"))).body == b"1"
+        come.set()
+        await until(lambda: _said_unasked(engine))
+        assert failure(await engine.send(call(url, body=b"2"))) is Failure.RESET
+        assert answer(await engine.send(call(url, body=b"3"))).body == b"3"
+        assert server.connections == 2
+
+
+def _said_unasked(engine: HttpEngine) -> bool:
+    """Whether something has come on a kept connection, which only aiohttp knows."""
+    assert engine._connector is not None
+    kept = [protocol for each in engine._connector._conns.values() for protocol, _ in each]
+    return any(protocol.should_close for protocol in kept)
 
 
 @pytest.mark.parametrize(
