@@ -26,7 +26,7 @@ from async_processor.testing.chaos.loss import (
     result_bodies,
 )
 from async_processor.testing.chaos.stage import DURABLE
-from async_processor.testing.daemons import DaemonProcess, short_lived_settings
+from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess, short_lived_settings
 from async_processor.testing.eventually import eventually
 from async_processor.testing.proxy import BadNetwork, bad_network
 from async_processor.testing.servers import RedisServer, redis_binary
@@ -89,7 +89,10 @@ async def lose_by_failover(
 
 async def _start_daemon(stack: AsyncExitStack, folder: Path, url: str, confirm: Confirm) -> None:
     pool = await stack.enter_async_context(SimulatedPool(latency=0.2))
-    transport = {"confirm": {"replicas": confirm.replicas, "timeout": confirm.timeout}}
+    transport = {
+        "confirm": {"replicas": confirm.replicas, "timeout": confirm.timeout},
+        **SHORT_LEASES,
+    }
     settings = short_lived_settings(url, pool.url, workers=4, transport=transport)
     await stack.enter_async_context(DaemonProcess(settings, folder))
 
