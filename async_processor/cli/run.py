@@ -64,7 +64,7 @@ def _run(arguments: list[str]) -> None:
     log = logs.get_logger(__name__)
     for note in inputs.notes:
         log.warning("configuration_note", note=note)
-    processes = number_of(inputs.settings.processes)
+    processes = number_of(inputs.settings)
     log.info("starting", version=__version__, configuration=effective(inputs.settings))
 
     def read() -> Settings:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from async_processor.config.checks import faults
+from async_processor.config.crews import unmanned
 from async_processor.config.defaults import completed
 from async_processor.config.environment import Substitution
 from async_processor.config.problems import explain
@@ -51,6 +52,8 @@ def validated(
     except ValidationError as error:
         problems += _new(explain(error, Settings, document), problems)
     problems += _new(faults(document), problems)
+    if settings is not None and settings.processes != "auto":
+        problems += _new(list(unmanned(settings, settings.processes)), problems)
     if problems or settings is None:
         raise ConfigurationError(problems)
     return settings

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from async_processor.config.crews import unmanned
 from async_processor.config.settings import Settings
 from async_processor.daemon.rereading import ReadSettings, reread
 from async_processor.daemon.shared import Shared
 from async_processor.daemon.topology import Topology
 from async_processor.daemon.workshop import Workshop
+from async_processor.errors import ConfigurationError
 from async_processor.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -34,8 +36,11 @@ class Reloader:
 
 
 async def take_over(topology: Topology, shared: Shared, settings: Settings) -> None:
-    """Go by these settings; raises as `Topology.apply`, and then nothing changes."""
+    """Go by these settings; raises ConfigurationError for what this replica's processes are too
+    many for, and as `Topology.apply`; then nothing changes."""
     before, gates = topology.settings, shared.gates
+    if problems := list(unmanned(settings, gates.crew.processes)):
+        raise ConfigurationError(problems)
     if gates.roll and gates.roll.wanted and _meeting_place(before) != _meeting_place(settings):
         _log.warning("restart_needed", path="transport.queues.0.queue_name")
     gates.prometheus = settings.prometheus

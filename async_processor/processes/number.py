@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
+from async_processor.config.crews import shared_pools
+from async_processor.config.settings import Settings
 from async_processor.fields.quantities import MOST_PROCESSES
 
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
-def number_of(processes: int | Literal["auto"]) -> int:
-    """The number that was configured; with `auto` one for each core that this process may use."""
-    return usable_cores() if processes == "auto" else processes
+def number_of(settings: Settings) -> int:
+    """The number that was configured; with `auto` one for each core that this process may use, as
+    far as each has a worker of every pool whose gates replicas share."""
+    if settings.processes != "auto":
+        return settings.processes
+    return min([usable_cores(), *(pool.workers for _, pool in shared_pools(settings))])
 
 
 def usable_cores(quota: Path = _QUOTA) -> int:

@@ -13,8 +13,13 @@ from async_processor.admission.limits import PARTS, own_starts
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.settings import ConstantGate, LocalMaxConcurrencyGate
 from async_processor.clock import SystemClock
+from async_processor.config.load import validated
+from async_processor.config.settings import Settings
+from async_processor.daemon.build import build
+from async_processor.daemon.reload import take_over
 from async_processor.dispatch.merge.random_robin import RandomRobin
 from async_processor.dispatch.pool import Pool
+from async_processor.errors import ConfigurationError
 from async_processor.telemetry.metrics import Metrics
 from async_processor.testing.clock import ManualClock
 
@@ -99,3 +104,24 @@ async def test_a_pool_has_its_part_of_the_workers_and_shows_the_whole_to_its_gat
         pool.reconfigure(8, gate, RandomRobin())
     assert [pool.workers for pool in pools] == [4, 4]
     assert size.value == 8
+
+
+def of_one_pool(workers: int, *, shared: bool) -> Settings:
+    gate = {"type": "local-max-concurrency", "limit": 1, "shared": shared}
+    queues = [{"igw_base_url": "http://gw"}]
+    pools = [{"workers": workers, "gate": gate}]
+    document = {"processes": "auto", "transport": {"queues": queues}, "worker_pools": pools}
+    return validated(document, {})
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+async def test_no_reload_leaves_a_process_with_a_part_of_a_shared_gate_and_no_worker(
+    rank: int,
+) -> None:
+    parts = build(of_one_pool(2, shared=True), crew=Crew(processes=2, rank=rank))
+    with pytest.raises(ConfigurationError, match=r"worker_pools\[0\].workers: got 1, must be 2"):
+        await take_over(parts.topology, parts.shared, of_one_pool(1, shared=True))
+    assert parts.topology.settings.worker_pools[0].workers == 2
+    await take_over(parts.topology, parts.shared, of_one_pool(1, shared=False))
+    assert parts.topology.settings.worker_pools[0].workers == 1
+    await parts.topology.stop()
