@@ -54,10 +54,10 @@ class Daemon:
         Also raises BrokerRefused or ConfigurationError when it cannot start.
         """
         try:
-            if await self._before_drain(self._start()):
+            if await self.before_drain(self._start()):
                 self._parts.shared.readiness.stage = Stage.RUNNING
                 self._say_ready()
-                await self._before_drain(self._failure())
+                await self.before_drain(self._failure())
             await self._give_work_back()
         finally:
             await self._stop()
@@ -69,7 +69,7 @@ class Daemon:
             self._hurry.set()
         self._drain.set()
 
-    async def _before_drain(self, work: asyncio.Task[None]) -> bool:
+    async def before_drain(self, work: asyncio.Task[None]) -> bool:
         """Wait for the end of `work`; False when a signal came first and `work` was given up."""
         signalled = asyncio.create_task(self._drain.wait())
         try:

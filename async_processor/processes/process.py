@@ -144,8 +144,12 @@ class _Work:
         return await self.parts.status.read()
 
     async def _take_over(self, settings: str) -> None:
+        """Who drains takes nothing over: new intakes would take in new work."""
+        parts = self.parts
         async with self._changing:
-            await take_over(self.parts.topology, self.parts.shared, read(settings))
+            if parts.shared.readiness.serving:
+                change = take_over(parts.topology, parts.shared, read(settings))
+                await self.daemon.before_drain(asyncio.create_task(change))
 
     async def _free(self, owner: str) -> None:
         """Take back what a process held that is dead, and count a delivery for each."""

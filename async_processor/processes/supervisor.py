@@ -18,6 +18,7 @@ from async_processor.daemon.config_watch import ConfigWatch
 from async_processor.daemon.rereading import ReadSettings, reread
 from async_processor.daemon.signals import heeded
 from async_processor.errors import AsyncProcessorError
+from async_processor.lifecycle import Watch
 from async_processor.processes.bequest import Bequests
 from async_processor.processes.berth import Berth, ProcessFailed
 from async_processor.processes.life import ANSWER_SECONDS, Life, ending, follow
@@ -51,6 +52,7 @@ class Supervisor:
         self._together = Together(self._berths, self._metrics)
         self._bequests = Bequests(lambda: self._together.lives)
         self._following: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()
         self._ending = False
         self._said_ready = False
         self._build_servers(settings)
@@ -92,18 +94,22 @@ class Supervisor:
                 _log.info("stopped")
 
     async def _supervise(self, watch: ConfigWatch) -> None:
-        watching = asyncio.create_task(watch.run(), name="configuration")
+        side_tasks = Watch()
+        side_tasks.spawn("configuration", watch.run())
+        failure = asyncio.create_task(side_tasks.failure())
         places = [asyncio.create_task(berth.run()) for berth in self._berths]
         try:
             everybody = asyncio.create_task(_all(places))
-            await asyncio.wait({watching, everybody}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({failure, everybody}, return_when=asyncio.FIRST_COMPLETED)
             if not everybody.done() or everybody.exception() is not None:
                 self._end("failure")
                 await asyncio.wait(places)
             await everybody
+            if failure.done():
+                raise failure.result()
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            failure.cancel()
+            await side_tasks.stop()
         for berth in self._berths:
             if berth.code:
                 raise ProcessFailed(f"process {berth.number} {ending(berth.code)}")
@@ -150,15 +156,18 @@ class Supervisor:
         self._catch_up()
 
     async def _reload(self, read: ReadSettings) -> None:
+        if self._ending:
+            return
         await reread(read, self._take_over, self._settings, self._metrics, self._clock)
 
     async def _take_over(self, settings: Settings) -> None:
         """All go by the new settings, or all by the old ones."""
-        faults = await self._have_followed(settings)
-        if faults:
-            await self._have_followed(self._settings)
-            raise AsyncProcessorError("\n".join(faults))
-        self._settings = settings
+        async with self._changing:
+            faults = await self._have_followed(settings)
+            if faults:
+                await self._have_followed(self._settings)
+                raise AsyncProcessorError("\n".join(faults))
+            self._settings = settings
         self._catch_up()
 
     async def _have_followed(self, settings: Settings) -> Sequence[str]:
@@ -175,10 +184,12 @@ class Supervisor:
         task.add_done_callback(self._following.discard)
 
     async def _follow_latest(self) -> None:
-        latest = written(self._settings)
-        for life in self._together.lives:
-            if life.running and life.settings != latest and (fault := await follow(life, latest)):
-                _log.error("configuration_not_reloaded", key=fault, error=fault)
+        async with self._changing:
+            latest = written(self._settings)
+            late = [each for each in self._together.lives if each.settings != latest]
+            for life in late:
+                if life.running and (fault := await follow(life, latest)):
+                    _log.error("configuration_not_reloaded", key=fault, error=fault)
 
 
 async def _all(places: Sequence[asyncio.Task[None]]) -> None:

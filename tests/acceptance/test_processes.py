@@ -190,6 +190,28 @@ async def test_a_drain_lets_calls_end_and_a_second_signal_gives_them_back(
         await until(lambda: len(seen) == 4)
 
 
+async def test_a_draining_replica_takes_no_changed_file_over(
+    fleet: Fleet, producer: Producer, redis_server: RedisServer
+) -> None:
+    async with Gateway(hold=True) as gateway:
+        daemon = fleet(gateway.url, workers=2, processes=2, drain_timeout="10m")
+        await daemon.start()
+        await producer.submit_many(submissions(6))
+        await until(lambda: len(gateway.open) == 2)
+        daemon.send(signal.SIGTERM)
+        await eventually(lambda: drains(daemon))
+        changed = {"request_path_url": "/v1/chat/completions"}
+        daemon.configure(settings(redis_server.url, gateway.url, workers=6, queue=changed))
+        daemon.send(signal.SIGHUP)
+        for _ in range(3):  # a new intake would claim meanwhile
+            await daemon.status()
+        for arrival in gateway.open:
+            arrival.answer()
+        assert await daemon.ended() == 0
+        assert len(gateway.arrivals) == 2
+        assert not daemon.events("configuration_reloaded")
+
+
 async def drains(daemon: DaemonProcess) -> bool:
     return not daemon.running or len(daemon.events("draining")) == 2
 
