@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 DEBUGGING: Final = 4
 """`-v` from which on every outcome is logged."""
 
-_PROCESS: Final = "async_processor.cli.process"
-"""What one of several processes runs."""
+PROCESS: Final = (sys.executable, "-P", "-m", "async_processor.cli.process")
+"""What one of several processes runs; modules that lie in the working directory are not meant."""
 
 _HELP: Final = frozenset({"--help", "-help", "-h"})
 
@@ -97,6 +97,5 @@ def _supervise(inputs: RunInputs, read: ReadSettings, processes: int, level: str
     from async_processor.cli import loop
     from async_processor.processes.supervisor import Supervisor
 
-    command = (sys.executable, "-m", _PROCESS)
-    supervisor = Supervisor(inputs.settings, command, processes=processes, level=level)
+    supervisor = Supervisor(inputs.settings, PROCESS, processes=processes, level=level)
     loop.run(supervisor.run(read, inputs.files, seen=inputs.fingerprint))

@@ -61,27 +61,43 @@ class Life:
 
     async def run(self) -> int:
         """From the birth to the end; returns the exit code, of a signal its negative number."""
-        ours, theirs = socket.socketpair()
         try:
-            self._process = process = await asyncio.create_subprocess_exec(
-                *(*self._command, str(theirs.fileno())),
+            self._process, own_end = await self._born()
+        except OSError as error:  # no memory, no process or no file is left to be had
+            self.failure = AsyncProcessorError(f"a process cannot be started: {error}")
+            return 1
+        self._line = Line(own_end, {"running": self._heard_running, "failed": self._heard_failure})
+        await self._line.open()
+        return await self._live(self._process, self._line)
+
+    async def _born(self) -> tuple[asyncio.subprocess.Process, socket.socket]:
+        own_end, its_end = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(*self._command, str(its_end.fileno())),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[its_end.fileno()],
                 start_new_session=True,  # what a terminal sends is for the supervisor alone
             )
+        except BaseException:
+            own_end.close()
+            raise
         finally:
-            theirs.close()
-        self._line = Line(ours, {"running": self._heard_running, "failed": self._heard_failure})
-        await self._line.open()
-        tasks = [asyncio.create_task(work) for work in self._work(self._line)]
+            its_end.close()
+        return process, own_end
+
+    async def _live(self, process: asyncio.subprocess.Process, line: Line) -> int:
+        hearing, *others = [asyncio.create_task(work) for work in self._work(line)]
         try:
             code = await process.wait()
+            # What it said last may still be on the line, also who it was.
+            await asyncio.wait([hearing], timeout=ANSWER_SECONDS)
             return 0 if self._unwanted and not self._asked else code
         finally:
             self.kill()
-            for task in tasks:
+            for task in (hearing, *others):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(hearing, *others, return_exceptions=True)
 
     def _work(self, line: Line) -> Sequence[Coroutine[Any, Any, None]]:
         return line.run(), self._begin(line), self._watch()

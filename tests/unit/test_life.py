@@ -1,0 +1,74 @@
+"""The life of a process, with real processes that behave badly."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from pathlib import Path
+
+from async_processor.cli.run import PROCESS
+from async_processor.processes.life import Life
+from async_processor.processes.orders import Orders
+from async_processor.testing.eventually import until
+
+BEGINS_AND_DIES = """
+import os, signal, socket, sys
+import msgspec
+line = socket.socket(fileno=int(sys.argv[1]))
+size = int.from_bytes(line.recv(4, socket.MSG_WAITALL))
+kind, number, *_ = msgspec.msgpack.decode(line.recv(size, socket.MSG_WAITALL))
+answer = msgspec.msgpack.encode(["_Answer", number, {"owner": "me", "traced": False}, ""])
+line.sendall(len(answer).to_bytes(4) + answer)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def _lives(pid: int | None) -> bool:
+    """A process that nobody has buried yet is dead all the same."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _await_death(pid: int | None) -> None:
+    """And let nothing else happen meanwhile."""
+    while _lives(pid):
+        time.sleep(0.001)
+
+
+def life(*command: str) -> Life:
+    orders = Orders(settings="", processes=2, rank=0, level="info")
+    return Life(command, orders, lambda: None)
+
+
+async def test_who_cannot_be_born_says_why() -> None:
+    unborn = life("/nowhere/python")
+    assert await unborn.run() == 1
+    assert "a process cannot be started" in str(unborn.failure)
+    assert "/nowhere/python" in str(unborn.failure)
+
+
+async def test_what_a_process_said_before_it_died_is_heard() -> None:
+    """Who it was in the broker: what it held is given back by that name."""
+    short = life(sys.executable, "-c", BEGINS_AND_DIES)
+    living = asyncio.create_task(short.run())
+    await until(lambda: short._asked)
+    _await_death(short.pid)  # its answer and its death are there when the loop looks again
+    assert await living == -9
+    assert short.begun is not None
+    assert short.begun.owner == "me"
+
+
+async def test_modules_of_the_working_directory_are_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "socket.py").write_text("raise SystemExit(9)")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = await asyncio.create_subprocess_exec(
+            *(*PROCESS, str(theirs.fileno())), pass_fds=[theirs.fileno()], cwd=tmp_path
+        )
+        theirs.close()
+        ours.close()  # the supervisor is gone: it ends in order
+        assert await process.wait() == 0
