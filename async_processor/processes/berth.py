@@ -44,7 +44,7 @@ class Berth:
         """From 1 on, as people count."""
         self.life: Life | None = None
         self.code = 0
-        """How the last one ended."""
+        """How the last one ended; 0 once another is to follow."""
         self._new_life = new_life
         self._died = died
         self._ever_ran = False
@@ -61,6 +61,7 @@ class Berth:
             self._died(ended, self.code)
             if not self._unwanted.is_set():
                 self._judge(ended, time.monotonic() - born_at)
+                self.code = 0
                 await self._pause()
 
     def end(self, reason: str) -> None:

@@ -108,3 +108,18 @@ async def test_who_dies_in_a_drain_is_not_followed() -> None:
     await running
     assert scene.berth.code == -9
     assert len(scene.lives) == 1
+
+
+async def test_a_death_that_another_was_to_follow_is_no_failure_of_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 600.0)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE", 600.0)
+    scene = Scene()
+    running = asyncio.create_task(scene.berth.run())
+    for number in (1, 2):
+        await scene.dies(number)
+    await until(lambda: len(scene.dead) == 2)
+    scene.berth.end("SIGTERM")
+    await running
+    assert scene.berth.code == 0
