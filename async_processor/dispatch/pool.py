@@ -25,6 +25,7 @@ from async_processor.dispatch.kept_slots import KEPT, KeptSlots
 from async_processor.dispatch.merge.base import MergePolicy, Ready
 from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import QueueSettings
+from async_processor.dispatch.timeouts import Timeouts
 from async_processor.listeners import Leave, nobody_tells
 from async_processor.telemetry.metrics import PoolMetrics
 
@@ -78,6 +79,8 @@ class Pool:
         """Those without a slot."""
         self._turns: dict[Ready, Seat] = {}
         """Who waits in a lane, by what stands there."""
+        self.timeouts = Timeouts()
+        """Of those who do."""
         self._kept = KeptSlots()
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
@@ -204,9 +207,10 @@ class Pool:
         self._hear_bids()
 
     def _give_turns(self) -> None:
+        startable = self._startable() if self._turns else 0
         now = self._clock.monotonic()
-        while self._turns and (startable := self._startable()) > 0:
-            ready = self.merge.next(now, covered=startable <= self._kept.count(now))
+        for left in range(startable, 0, -1):
+            ready = self.merge.next(now, covered=left <= self._kept.count(now))
             if ready is None:
                 return
             if ready.classification is Classification.RESERVED:

@@ -35,6 +35,11 @@ class Ranking(Generic[_T]):
         self._numbers[item] = number
         heapq.heappush(self._heap, (deadline, number, item))
 
+    @property
+    def earliest(self) -> float:
+        """The deadline of the first; there is one."""
+        return self._heap[0][0]
+
     def first(self) -> _T:
         """The one with the earliest deadline; there is one."""
         return self._heap[0][2]

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.settings import QueueSettings
+from async_processor.dispatch.timeouts import Timeouts
 
 
 class Stand(IntEnum):  # its members are keys on the way of each request: ints are quickly hashed
@@ -25,6 +26,11 @@ class Stand(IntEnum):  # its members are keys on the way of each request: ints a
 
 class Seats(Protocol):
     """What a seat needs of its pool."""
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """Of those that wait for their turn."""
+        ...
 
     def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None: ...
 
@@ -67,8 +73,7 @@ class Seat:
         self._turn = asyncio.get_running_loop().create_future()
         self._move(Stand.LANE)
         try:
-            async with asyncio.timeout(timeout):
-                await self._turn
+            await self._pool.timeouts.wait(self._turn, timeout)
         finally:
             self._pool.leaves_lane(ready)
         return None

@@ -12,13 +12,13 @@ class Tier(StrEnum):
     ASYNC = "async"
     BATCH = "batch"
 
-    @property
-    def rank(self) -> int:
-        """0 is the most urgent."""
-        return _ORDER.index(self)
+    rank: int
+    """0 is the most urgent."""
+
+    def __init__(self, name: str) -> None:  # noqa: ARG002
+        self.rank = len(type(self).__members__)
 
 
-_ORDER = tuple(Tier)
 _BY_NAME = {tier.value: tier for tier in Tier}
 
 

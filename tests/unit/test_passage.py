@@ -34,6 +34,7 @@ from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.dispatch.stay import Stay
+from async_processor.dispatch.timeouts import Timeouts
 from async_processor.listeners import Leave, Listeners
 from async_processor.settlement.decision import Decision, Ending
 from async_processor.settlement.held import Held, Phase
@@ -64,6 +65,8 @@ class Gauges:
 
 class Places:
     """The seats of a pool without an end."""
+
+    timeouts = Timeouts()
 
     def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None: ...
 
