@@ -86,7 +86,7 @@ def room_query(settings: VllmPoolGate) -> str:
 
 def _known(pods: str) -> str:
     """A number for every pod there is, or was until lately."""
-    return f"sum by (instance) (last_over_time({RUNNING}{{{pods}}}[{REMEMBERED}]))"
+    return f"count by (instance) (last_over_time({RUNNING}{{{pods}}}[{REMEMBERED}]))"
 
 
 def _labelled(label: str, expressions: Mapping[str, str]) -> str:

@@ -44,6 +44,9 @@ GATES: dict[str, Any] = {
         query='1 - max(vllm:kv_cache_usage_perc{inference_pool="sim"})', fallback=FALLBACK
     ),
     "vllm": VllmPoolGate(selector='inference_pool="sim"', max_kv_cache=0.8, fallback=FALLBACK),
+    "places": VllmPoolGate(
+        selector='inference_pool="sim"', max_kv_cache=0.8, max_running_per_pod=4, fallback=FALLBACK
+    ),
 }
 
 
@@ -382,7 +385,17 @@ async def test_values_that_are_no_numbers(pages: Pages, value: str) -> None:
     )
     for name in ("saturation", "budget", "query"):
         await unreadable(await pages.gate(GATES[name]), "Inf" if "Inf" in value else "NaN")
-    await reads(await pages.gate(GATES["vllm"]), 0.0)  # the pod counts as full
+    for name in ("vllm", "places"):
+        await reads(await pages.gate(GATES[name]), 0.0)  # the pod counts as full
+
+
+async def test_a_pod_whose_running_requests_are_no_number_counts_as_full(pages: Pages) -> None:
+    cache = f"vllm:kv_cache_usage_perc{{{POOL}}} 0.4\n"
+    gate = await pages.gate(GATES["places"])
+    pages.page.text = cache + VLLM
+    await reads(gate, 0.5)
+    pages.page.text = cache + VLLM.replace("} 1", "} NaN")
+    await reads(gate, 0.0)
 
 
 @pytest.mark.parametrize("minutes", [-6, 20])
