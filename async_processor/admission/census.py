@@ -195,7 +195,7 @@ class RollCensus:
         self._unread = reason
 
     def _take(self, portion: Portion, in_flight: Least) -> None:
-        if portion != self._portion:
+        if self.wanted and portion != self._portion:
             _log.info("replicas", count=portion.replicas, rank=portion.rank)
         before = self._portion, self._in_flight
         self._portion, self._in_flight = portion, in_flight

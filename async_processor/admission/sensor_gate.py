@@ -254,7 +254,7 @@ class SensorGate(WithoutLots):
                 return f"{reason}; {SPENT}" if self._spent() else reason
             case Reading() as reading if not self._rule.budget(self._rule.room(reading.value)):
                 room, threshold = self._rule.room(reading.value), self._rule.threshold
-                return f"the value {room:.3g} is not above {threshold:.3g}" + _noted(reading)
+                return f"room {room:.3g} is not above {threshold:.3g}" + _noted(reading)
             case Reading() as reading if self._spent():
                 return SPENT + _noted(reading)
             case Reading() as reading if self._paced():

@@ -46,7 +46,7 @@ def _has_place(route: Route, now: float) -> bool:
 
 
 def _all_workers(pool: Pool) -> str:
-    return f"all {pool.workers} workers of pool {pool.name!r}"
+    return f"all workers of pool {pool.name!r}"
 
 
 def _waiting(route: Route, count: int) -> str:

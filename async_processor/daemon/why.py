@@ -94,8 +94,6 @@ def _closed(name: str, state: GateState) -> str:
         return (
             f"{name} is closed: its source cannot be read ({state.reason}), and its fallback is 0"
         )
-    if state.value is not None and state.threshold is not None:
-        return f"{name} is closed: its value {state.value:.3g} is not above {state.threshold:.3g}"
     return f"{name} is closed" + (f": {state.reason}" if state.reason else "")
 
 

@@ -72,6 +72,14 @@ def pool_room(loads: Sequence[PodLoad | None], limits: PodLimits) -> float:
     return math.fsum(rooms) / len(rooms)
 
 
+def most(loads: Sequence[PodLoad]) -> str:
+    """The highest of each figure in any pod, in words: what has filled the pool is among them."""
+    cache = max(load.kv_cache for load in loads)
+    waiting = max(load.waiting for load in loads)
+    running = max(load.running for load in loads)
+    return f"in a pod at most: KV cache {cache:.0%}, {waiting:g} waiting, {running:g} running"
+
+
 def read_load(page: str) -> PodLoad:
     """What a pod's metrics page says of its load.
 
@@ -126,13 +134,14 @@ class PodsSource:
         if len(failures) == len(pods):
             raise failures[0]
         loads = [pod if isinstance(pod, PodLoad) else None for pod in pods]
-        note = f"{len(failures)} of {len(pods)} pods: {failures[0]}" if failures else ""
-        capacity = places(len(loads), self.limits)
+        read = [load for load in loads if load is not None]
+        room, capacity = pool_room(loads, self.limits), places(len(loads), self.limits)
+        unread = f"{len(failures)} of {len(pods)} pods: {failures[0]}" if failures else ""
         return Measurement(
-            value=pool_room(loads, self.limits),
+            value=room,
             capacity=capacity,
             lag=0.0 if capacity is None else SHOWS_WITHIN,
-            note=note,
+            note=unread if room else "; ".join(filter(None, (unread, most(read)))),
         )
 
     async def _pod(self, url: str, timeout: float) -> PodLoad | NoAnswer | BadAnswer:

@@ -96,7 +96,7 @@ FAILURE_MODES: Final = {
             "How much of the workers is used?",
             "What does the gate read against its threshold?",
         ),
-        says="all 1 workers of pool 'narrow' are busy",
+        says="all workers of pool 'narrow' are busy",
     ),
     "High queue time with normal inference time": FailureMode(
         queue="patient",

@@ -83,7 +83,7 @@ async def running(parts: Parts) -> AsyncIterator[None]:
 @pytest.mark.parametrize(
     ("policy", "places"),
     [
-        ("random-robin", "all 4 workers of pool 'default' are taken: 4 requests"),
+        ("random-robin", "all workers of pool 'default' are taken: 4 requests"),
         ("tier-priority", "the places of pool 'default' are taken: "),
         ("weighted-fair", "the places of pool 'default' are taken: "),
     ],

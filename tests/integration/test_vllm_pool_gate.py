@@ -78,6 +78,15 @@ async def test_open_partly_closed_and_back(bench: Bench) -> None:
         await reads(gate, budget)
 
 
+async def test_a_closed_gate_names_what_fills_the_pods(bench: Bench) -> None:
+    pods = [await bench.pod(kv=0.91, running=7), await bench.pod(waiting=3)]
+    gate = await bench.gate(urls=[f"http://{pod.target}" for pod in pods])
+    state = await reads(gate, 0.0)
+    assert state.reason == (
+        "room 0 is not above 0 (in a pod at most: KV cache 91%, 3 waiting, 7 running)"
+    )
+
+
 async def test_a_pod_without_an_answer_is_full_and_without_any_the_fallback_holds(
     bench: Bench,
 ) -> None:

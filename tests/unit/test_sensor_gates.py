@@ -103,7 +103,7 @@ async def test_a_refusal_says_why() -> None:
     verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Refuse)
     assert verdict.reason is Reason.GATE_CLOSED
-    assert verdict.message == "the value 0.15 is not above 0.2"
+    assert verdict.message == "room 0.15 is not above 0.2"
 
 
 async def test_what_was_admitted_counts_against_the_reading() -> None:

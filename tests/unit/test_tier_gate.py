@@ -27,7 +27,7 @@ from async_processor.clock import SystemClock
 from async_processor.listeners import Leave, nobody_tells
 from async_processor.testing.candidates import candidate
 
-REFUSE = Refuse(reason=Reason.GATE_CLOSED, message="the value 0.1 is not above 0.2", lot="l")
+REFUSE = Refuse(reason=Reason.GATE_CLOSED, message="room 0.1 is not above 0.2", lot="l")
 
 
 class Saturation:
