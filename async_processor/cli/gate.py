@@ -39,10 +39,14 @@ def watch(
 ) -> None:
     """Evaluate the configured gates against their real sources, without consuming anything.
 
+    The value is what a gate reads, as room: it is closed while that is not above the threshold.
+
     Example: async-processor gate watch --config config.yaml
     """
     from async_processor.config.load import load
+    from async_processor.telemetry import logs
 
+    logs.configure(level="warning")
     settings = load(config, os.environ)
     loop.run(_watch(settings, interval, count, as_json=as_json))
 

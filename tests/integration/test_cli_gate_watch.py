@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from async_processor.sim.pool import SimulatedPool
+from async_processor.testing.servers import RedisServer
 
 
 async def test_gates_are_read_and_nothing_is_consumed(tmp_path: Path) -> None:
@@ -41,6 +42,18 @@ async def test_gates_are_read_and_nothing_is_consumed(tmp_path: Path) -> None:
         queue, default = json.loads(lines.splitlines()[-1])
         assert queue["state"]["budget"] == 0.8
         assert default["place"] == "pool default"
+
+
+async def test_logs_stay_out_of_what_is_printed(redis_server: RedisServer, tmp_path: Path) -> None:
+    """A quota's gate tells the log when it has found its Redis."""
+    config = tmp_path / "config.yaml"
+    gate = {"type": "redis-quota", "limit": 1}
+    queue = {"igw_base_url": "http://gateway", "gate": gate}
+    transport = {"url": redis_server.url, "queues": [queue]}
+    config.write_text(yaml.safe_dump({"transport": transport}))
+    lines = await _run("gate", "watch", "--config", str(config), "--count", "1", "--json")
+    (look,) = lines.splitlines()
+    assert json.loads(look)[0]["place"] == "queue request-sortedset"
 
 
 async def _run(*words: str) -> str:
