@@ -24,6 +24,9 @@ def text() -> str:
     """The file's contents as they are to be."""
     whole: dict[str, Any] = yaml.safe_load((FOLDER / "values.schema.yaml").read_text())
     daemon = schema()
+    for queue in ("QueueSettings", "TopicSettings"):
+        # The chart has a sentence of its own where it is missing.
+        daemon["$defs"][queue]["required"].remove("igw_base_url")
     settings = {key: value for key, value in daemon.items() if key not in _NOT_A_DEFINITION}
     whole["$defs"] |= daemon["$defs"] | {"Settings": settings, "values.alert": {"enum": _alerts()}}
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

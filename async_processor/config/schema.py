@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from async_processor.admission.settings import GateSettings
+from async_processor.config.defaults import DEFAULT_MERGE_POLICY, DEFAULT_TRANSPORT
 from async_processor.config.settings import Settings
 
 _SOME_VARIABLE: Final = r"\$\{"
@@ -19,6 +20,17 @@ _AS_TEXT: Final = {
     "number": rf"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|{_SOME_VARIABLE}",
     "boolean": rf"^(true|false)$|{_SOME_VARIABLE}",
 }
+_BOUNDS: Final = {
+    "gt": "exclusiveMinimum",
+    "ge": "minimum",
+    "lt": "exclusiveMaximum",
+    "le": "maximum",
+}
+"""Of what reads numbers in its own way the models' schema has the bounds under these names."""
+
+_LEFT_OUT: Final = frozenset({DEFAULT_TRANSPORT, DEFAULT_MERGE_POLICY})
+"""What is meant where no type is written; elsewhere there has to be one."""
+
 _ABOUT: Final = ("title", "description", "default")
 _OTHER_NAMES: Final = {
     "claim_lease_ttl_seconds": ("lease_ttl", "Another name of lease_ttl, in seconds."),
@@ -65,9 +77,8 @@ def _mapped(node: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> An
 
 def _opened(node: dict[str, Any]) -> dict[str, Any]:
     if "discriminator" in node:
-        node = {key: value for key, value in node.items() if key != "discriminator"}
-        # A type may be left out, and then more than one member may fit.
-        node["anyOf"] = node.pop("oneOf")
+        return _by_type(node)
+    node = {_BOUNDS.get(key, key): value for key, value in node.items()}
     if node.get("type") == "string" and "pattern" in node:
         return {**node, "pattern": f"{node['pattern']}|{_SOME_VARIABLE}"}
     pattern = _AS_TEXT.get(str(node.get("type")))
@@ -75,3 +86,22 @@ def _opened(node: dict[str, Any]) -> dict[str, Any]:
         return node
     described: dict[str, Any] = {key: node.pop(key) for key in _ABOUT if key in node}
     return {**described, "anyOf": [node, {"type": "string", "pattern": pattern}]}
+
+
+def _by_type(node: dict[str, Any]) -> dict[str, Any]:
+    """Only the mistakes of the type that is written there are told, not those of all types."""
+    types: dict[str, str] = node["discriminator"]["mapping"]
+    rest = {key: value for key, value in node.items() if key not in ("discriminator", "oneOf")}
+    may_be_left_out = not _LEFT_OUT.isdisjoint(types)
+    return {
+        **rest,
+        "type": "object",
+        "properties": {"type": {"enum": list(types)}},
+        **({} if may_be_left_out else {"required": ["type"]}),
+        "allOf": [{"if": _is_of(name), "then": {"$ref": model}} for name, model in types.items()],
+    }
+
+
+def _is_of(name: str) -> dict[str, Any]:
+    written = {"properties": {"type": {"const": name}}}
+    return written if name in _LEFT_OUT else {**written, "required": ["type"]}

@@ -98,6 +98,10 @@ async def test_the_daemon_runs_with_the_rendered_configuration(
     assert await daemon.terminate() == 0
 
 
+def _gated(gate: dict[str, Any]) -> dict[str, Any]:
+    return {"transport": {"queues": [{"igw_base_url": "http://gw", "gate": gate}]}}
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -108,7 +112,19 @@ async def test_the_daemon_runs_with_the_rendered_configuration(
         ),
         (
             {"broker": BROKER, "config": {"transport": {"queues": [{"queue_name": "q"}]}}},
-            "missing property 'igw_base_url'",
+            "(q) has no igw_base_url: set it to the URL of the inference gateway",
+        ),
+        (
+            {"broker": BROKER, "config": {"transport": {"queues": [{"igw_base_url": "gateway"}]}}},
+            'has the igw_base_url "gateway": it must begin with http:// or https://',
+        ),
+        (
+            {"broker": BROKER, "config": _gated({"type": "vlm-pool"})},
+            "gate/type': value must be one of 'composite', 'constant'",
+        ),
+        (
+            {"broker": BROKER, "config": _gated({"type": "vllm-pool", "max_kv_cache": 85})},
+            "max_kv_cache': maximum: got 85, want 1",
         ),
         ({"config": GATEWAY}, "there is no broker: set broker.existingSecret"),
         (
@@ -287,5 +303,20 @@ def test_the_notes_say_what_was_installed_and_how_to_send_a_request(helm: Helm) 
     assert "red -> http://gw, gate redis-quota" in notes
     assert "exec -i deploy/rel-async-processor" in notes
     assert "--queue red --deadline 10m --wait" in notes
-    assert "WARNING: there are several replicas, and the gate of red is not `shared: true`" in notes
     assert "submit" not in helm.notes(values("pubsub"))
+
+
+def test_the_notes_warn_of_gates_that_each_replica_would_use_whole(helm: Helm) -> None:
+    """A quota counts over all replicas by itself."""
+    settings = values("multi_tenant")
+    assert "WARNING" not in helm.notes(settings)
+    settings["config"]["worker_pools"][0]["gate"]["shared"] = False
+    del settings["config"]["transport"]["queues"][1]["queue_name"]
+    settings["config"]["transport"]["queues"][1]["gate"] = {
+        "type": "vllm-pool",
+        "urls": ["http://v"],
+    }
+    notes = helm.notes(settings)
+    assert "replicas, and the gate of queue request-sortedset is not `shared: true`" in notes
+    assert "replicas, and the gate of pool default is not `shared: true`" in notes
+    assert notes.count("WARNING") == 2

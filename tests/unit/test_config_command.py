@@ -89,6 +89,11 @@ def test_as_json_it_says_the_same_and_shows_the_settings(
     assert second["settings"]["transport"]["queues"][0]["igw_base_url"] == "http://gw"
 
 
+def test_the_schema_knows_the_bounds_of_numbers() -> None:
+    gate = schema()["$defs"]["PrometheusSaturationGate"]["properties"]["threshold"]
+    assert gate["anyOf"][0] == {"exclusiveMinimum": 0, "maximum": 1, "type": "number"}
+
+
 def test_the_schema_is_printed(capsys: Captured) -> None:
     assert run_command(["config", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == schema()

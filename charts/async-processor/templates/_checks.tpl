@@ -8,8 +8,12 @@
 {{- fail "config.transport.queues is empty: name at least one queue with its gateway, e.g. --set 'config.transport.queues[0].igw_base_url=http://gateway:80'" }}
 {{- end }}
 {{- range $index, $queue := $queues }}
+{{- $entry := printf "entry %d of config.transport.%s (%s)" $index (ternary "topics" "queues" (eq $type "gcp-pubsub")) ($queue.queue_name | default $queue.subscriber_id | default "unnamed") }}
 {{- if not $queue.igw_base_url }}
-{{- fail (printf "entry %d of config.transport.%s (%s) has no igw_base_url: set it to the URL of the inference gateway" $index (ternary "topics" "queues" (eq $type "gcp-pubsub")) ($queue.queue_name | default $queue.subscriber_id | default "unnamed")) }}
+{{- fail (printf "%s has no igw_base_url: set it to the URL of the inference gateway" $entry) }}
+{{- end }}
+{{- if not (regexMatch "(?i)^https?://|\\$\\{" $queue.igw_base_url) }}
+{{- fail (printf "%s has the igw_base_url %q: it must begin with http:// or https://" $entry $queue.igw_base_url) }}
 {{- end }}
 {{- end }}
 {{- if and (eq $type "redis-sortedset") (not $transport.url) (not (include "async-processor.hasBroker" .)) }}

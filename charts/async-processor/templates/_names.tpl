@@ -52,6 +52,21 @@ labels:
 {{- end }}
 {{- end }}
 
+{{/* What the daemon calls an entry of the queues. */}}
+{{- define "async-processor.queueName" -}}
+{{ .queue_name | default .subscriber_id | default "request-sortedset" }}
+{{- end }}
+
+{{/* A warning for a list of a place and its gate, where each replica would use the whole of it. */}}
+{{- define "async-processor.unshared" -}}
+{{- $gate := index . 1 | default dict -}}
+{{- $counts := list "constant" "redis-quota" "redis-leased-rate" -}}
+{{- if not (or $gate.shared (has ($gate.type | default "constant") $counts)) }}
+
+WARNING: there are several replicas, and the gate of {{ index . 0 }} is not `shared: true`: each replica uses the whole of its budget.
+{{- end }}
+{{- end }}
+
 {{/* The entries of the queues: of Pub/Sub they are called topics. As JSON. */}}
 {{- define "async-processor.queues" -}}
 {{- $transport := .Values.config.transport | default dict -}}
@@ -59,8 +74,7 @@ labels:
 {{- end }}
 
 {{- define "async-processor.firstQueue" -}}
-{{- $first := include "async-processor.queues" . | fromJsonArray | first -}}
-{{- $first.queue_name | default $first.subscriber_id | default "request-sortedset" }}
+{{- include "async-processor.queues" . | fromJsonArray | first | include "async-processor.queueName" }}
 {{- end }}
 
 {{- define "async-processor.healthPort" -}}
