@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from async_processor.producer import Producer, Submission
 from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess
-from async_processor.testing.eventually import until
+from async_processor.testing.eventually import eventually, until
 from async_processor.testing.servers import RedisServer
 
 Fleet = Callable[..., DaemonProcess]
@@ -89,6 +89,7 @@ async def test_a_daemon_terminated_every_second_executes_nothing_twice(
             await producer.submit_many(submissions(REQUESTS))
             for daemon in itertools.islice(itertools.cycle(daemons), FAULT_SECONDS):
                 await asyncio.sleep(1)
+                await eventually(daemon.ready)  # before that a signal ends it as any process
                 assert await daemon.terminate() == 0
                 await daemon.spawn()
             await all_results(seen, REQUESTS)
