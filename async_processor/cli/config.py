@@ -28,7 +28,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON."
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Configuration files.", show_default=False)],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="Configuration files.", show_default=False),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Check configuration files: every mistake on a line of its own, exit code 2 if there is one.
