@@ -26,9 +26,12 @@ class Lane:
 
     def add(self, group: str, ready: Ready, step: float, now: float) -> None:
         """Let a request wait; its turn moves the group's mark on by `step`."""
-        self._groups.setdefault(group, Ranking()).add(ready, ready.request.deadline)
+        ranking = self._groups.get(group)
+        if ranking is None:
+            ranking = self._groups[group] = Ranking()
+            self._shares.join(group, now)
+        ranking.add(ready, ready.request.deadline)
         self._steps[ready] = step
-        self._shares.join(group, now)
 
     def next(self, now: float) -> Ready | None:
         """Take out whose turn it is."""
@@ -48,8 +51,9 @@ class Lane:
         """Take one out of turn; False when it does not wait here."""
         if self._steps.pop(ready, None) is None:
             return False
-        self._groups[group].discard(ready)
-        if not self._groups[group]:
+        ranking = self._groups[group]
+        ranking.discard(ready)
+        if not ranking:
             del self._groups[group]
             self._shares.leave(group, now)
         return True

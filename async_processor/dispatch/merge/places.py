@@ -14,13 +14,11 @@ class Places:
     """Of a pool with so many workers and lanes; each lane keeps at least `least`."""
 
     def __init__(self, *, workers: int, lanes: int, least: int) -> None:
-        self._kept = max(least, workers // (4 * lanes))
-        self._all = workers + (lanes - 1) * self._kept
+        kept = max(least, workers // (4 * lanes))
+        self._kept = (kept,) * lanes
+        self._all = workers + (lanes - 1) * kept
 
     def left(self, taken: Sequence[int], lane: int) -> int:
         """How many more a lane may take, of what all lanes have taken; may be < 0."""
-        left = self._all - taken[lane]
-        for other, each in enumerate(taken):
-            if other != lane:
-                left -= max(each, self._kept)
-        return left
+        for_any = self._all - sum(map(max, taken, self._kept))
+        return for_any + max(0, self._kept[lane] - taken[lane])

@@ -50,6 +50,11 @@ class TierPriority:
 
     def __init__(self, *, workers: int, tier_label: str) -> None:
         self._lanes = tuple(Lane() for _ in LANES)
+        self._standing = [0] * len(LANES)
+        """By lane."""
+        self._claimed = [0] * len(LANES)
+        """By lane, with those that are expected, which count in both lanes that they may turn out
+        to belong in."""
         self._places = Places(workers=workers, lanes=len(LANES), least=1)
         self._tier_label = tier_label
         self._rounds = Rounds()
@@ -62,57 +67,70 @@ class TierPriority:
 
     def choose(self, queues: Sequence[QueueSettings], now: float) -> int:
         """The highest tier; among equals in turns."""
-        highest = min(self._tier(queue).rank for queue in queues)
         names = [queue.queue_name for queue in queues]
-        equals = {queue.queue_name: 1.0 for queue in queues if self._tier(queue).rank == highest}
+        ranks = [self._tier(queue).rank for queue in queues]
+        highest = min(ranks)
+        equals = {name: 1.0 for name, rank in zip(names, ranks, strict=True) if rank == highest}
         return names.index(self._rounds.choose(equals, now))
 
     def expect(self, queue: QueueSettings, change: int) -> None:
-        self._expected[self._tier(queue), queue.queue_name] += change
+        tier, name = self._tier(queue), queue.queue_name
+        self._expected[tier, name] += change
+        self._claimed[lane_of(tier, Classification.OVERFLOW)] += change
+        if name in self._classified:
+            self._claimed[lane_of(tier, Classification.RESERVED)] += change
 
     def room(self, queue: QueueSettings, now: float) -> int:
         """Where only the overflow lane is full, the queue is looked through for what is covered."""
-        taken, name = self._taken(), queue.queue_name
-        reserved, overflow = (self._places.left(taken, lane) for lane in self._lanes_of(queue))
-        if name not in self._classified:
+        taken, tier = self._claimed, self._tier(queue)
+        overflow = self._places.left(taken, lane_of(tier, Classification.OVERFLOW))
+        if queue.queue_name not in self._classified:
             return overflow
+        reserved = self._places.left(taken, lane_of(tier, Classification.RESERVED))
         if overflow > 0:
             return min(reserved, overflow)
         return min(reserved, self._looks.left(now))
 
-    def _taken(self) -> Sequence[int]:
-        """By lane; what is expected counts in both lanes that it may turn out to belong in."""
-        taken = [len(lane) for lane in self._lanes]
-        for (tier, name), count in self._expected.items():
-            taken[lane_of(tier, Classification.OVERFLOW)] += count
-            if name in self._classified:
-                taken[lane_of(tier, Classification.RESERVED)] += count
-        return taken
-
     def add(self, ready: Ready, now: float) -> str | None:
         name, lane = ready.queue.queue_name, self.lane(ready.queue, ready.classification)
-        if ready.classification is not Classification.NONE:
-            self._classified.add(name)
+        if ready.classification is not Classification.NONE and name not in self._classified:
+            self._classify(name)
         if self._left(lane) <= 0:
             self._looks.in_vain()
             return ready.lot or LOT + LANES[lane]
         if ready.classification is Classification.RESERVED:
             self._looks.found()
         self._lanes[lane].add(name, ready, 1.0, now)
+        self._take(lane, +1)
         return None
 
     def next(self, now: float, *, covered: bool = False) -> Ready | None:
-        for lane in self._lanes[: len(Tier)] if covered else self._lanes:
+        lanes = self._lanes[: len(Tier)] if covered else self._lanes
+        for number, lane in enumerate(lanes):
             ready = lane.next(now)
             if ready is not None:
-                self._recalls.tell()
+                self._made_room(number)
                 return ready
         return None
 
     def remove(self, ready: Ready, now: float) -> None:
-        lane = self._lanes[self.lane(ready.queue, ready.classification)]
-        if lane.remove(ready.queue.queue_name, ready, now):
-            self._recalls.tell()
+        lane = self.lane(ready.queue, ready.classification)
+        if self._lanes[lane].remove(ready.queue.queue_name, ready, now):
+            self._made_room(lane)
+
+    def _made_room(self, lane: int) -> None:
+        self._take(lane, -1)
+        self._recalls.tell()
+
+    def _take(self, lane: int, change: int) -> None:
+        self._standing[lane] += change
+        self._claimed[lane] += change
+
+    def _classify(self, name: str) -> None:
+        """The queue's gate tells what a quota covers: what is expected may be covered, too."""
+        self._classified.add(name)
+        for tier in Tier:
+            self._claimed[lane_of(tier, Classification.RESERVED)] += self._expected[tier, name]
 
     def lot_room(
         self, queue: QueueSettings, lot: str, covered: int, coming: Mapping[str, int]
@@ -128,17 +146,13 @@ class TierPriority:
         return lane_of(self._tier(queue), classification)
 
     def _left(self, lane: int) -> int:
-        return self._places.left([len(each) for each in self._lanes], lane)
+        return self._places.left(self._standing, lane)
 
     def _lane_of_lot(self, queue: QueueSettings, lot: str, covered: int) -> int:
         name = lot.removeprefix(LOT)
         if name in LANES:
             return LANES.index(name)
         return self.lane(queue, Classification.RESERVED if covered else Classification.OVERFLOW)
-
-    def _lanes_of(self, queue: QueueSettings) -> tuple[int, int]:
-        tier = self._tier(queue)
-        return lane_of(tier, Classification.RESERVED), lane_of(tier, Classification.OVERFLOW)
 
     def _tier(self, queue: QueueSettings) -> Tier:
         return read(queue.labels.get(self._tier_label, ""))
