@@ -21,13 +21,12 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from async_processor.telemetry.pages import Page, page_of
 from async_processor.telemetry.series import (
     DEAD_LETTER_REASONS,
+    FAILURE_CATEGORIES,
     GATE_REASONS,
     Owner,
     Series,
     owned_by_pool,
 )
-
-AUTH_ERROR = "AUTH_ERROR"
 
 
 class BacklogReading(Protocol):
@@ -113,7 +112,10 @@ class QueueMetrics(_GateMetrics):
         self._backlog_available = series.backlog_available.labels(*labels)
         self._dispatch_budget = series.dispatch_budget.labels(*labels)
         self._deadline_proximity = series.deadline_proximity.labels(*labels)
-        series.failure_category.labels(*labels, AUTH_ERROR)  # alerts watch it from the start
+        self._failures = {
+            category: series.failure_category.labels(*labels, category)
+            for category in FAILURE_CATEGORIES
+        }
         self._dead_letters = {
             reason: series.dead_letters.labels(*labels, reason) for reason in DEAD_LETTER_REASONS
         }
@@ -140,9 +142,9 @@ class QueueMetrics(_GateMetrics):
         self._successful.inc()
 
     def failed(self, category: str) -> None:
-        """A request ended in a final error; `category` is one of a few constant words."""
+        """A request ended in a final error of one of `FAILURE_CATEGORIES`."""
         self._failed.inc()
-        self._series.failure_category.labels(*self.owner, category).inc()
+        self._failures[category].inc()
 
     def shed(self) -> None:
         """An answer with status 429 came."""

@@ -22,6 +22,17 @@ Owner = tuple[str, str, str]
 GATE_REASONS: Final = ("gate_closed", "quota_exhausted", "dropped", "error")
 DEAD_LETTER_REASONS: Final = ("invalid", "poisonous", "no_result_queue")
 """Not to be processed; delivered too often without an outcome; a result that no list took."""
+FAILURE_CATEGORIES: Final = (
+    "AUTH_ERROR",
+    "CLIENT_ERROR",
+    "SERVER_ERROR",
+    "NETWORK_ERROR",
+    "RATE_LIMIT",
+    "INVALID_REQUEST",
+    "MAX_DELIVERIES",
+    "PAYLOAD_UNAVAILABLE",
+)
+"""Those of `settlement.decision.Category`; each starts at 0, so that a rate sees the first."""
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND

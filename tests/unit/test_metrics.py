@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from async_processor.admission.base import GateState, Reason
+from async_processor.settlement.decision import Category
 from async_processor.telemetry.metrics import Metrics, PoolMetrics, QueueMetrics
-from async_processor.telemetry.series import DEADLINE_BOUNDS_MS, GATE_REASONS
+from async_processor.telemetry.series import DEADLINE_BOUNDS_MS, FAILURE_CATEGORIES, GATE_REASONS
 from async_processor.transport.base import Backlog
 
 PREFIX = "llm_d_async_async_"
@@ -104,7 +105,12 @@ def test_everything_of_a_queue_stands_at_zero_from_the_start(metrics: Metrics) -
         assert scrape(name, "") == 0
     for reason in ("invalid", "poisonous", "no_result_queue"):
         assert scrape("dead_letters_total", f'{QUEUE},reason="{reason}"') == 0
-    assert scrape("failure_category_total", f'{QUEUE},category="AUTH_ERROR"') == 0
+    for category in FAILURE_CATEGORIES:
+        assert scrape("failure_category_total", f'{QUEUE},category="{category}"') == 0
+
+
+def test_every_category_of_a_failure_has_its_counter() -> None:
+    assert set(FAILURE_CATEGORIES) == set(Category) - {Category.NONE}
 
 
 @pytest.mark.usefixtures("queue")
