@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from async_processor.config.load import load_text
+from async_processor.daemon.rereading import NEEDS_RESTART
 from async_processor.testing.daemons import DaemonProcess
 from async_processor.testing.kubernetes import Helm, KubernetesSchemas
 from async_processor.testing.servers import RedisServer
@@ -186,6 +187,17 @@ def test_the_grace_period_follows_the_drain(
     assert pod(objects)["terminationGracePeriodSeconds"] == seconds
 
 
+@pytest.mark.parametrize(
+    ("processes", "seconds"), [(1, 135), ("1", 135), (4, 140), ("auto", 140), ("${N:-1}", 140)]
+)
+def test_a_supervisor_gets_time_to_end_what_hangs(
+    helm: Helm, processes: int | str, seconds: int
+) -> None:
+    config = GATEWAY | {"processes": processes}
+    objects = helm.template({"broker": BROKER, "config": config})
+    assert pod(objects)["terminationGracePeriodSeconds"] == seconds
+
+
 def test_the_pod_is_locked_down_and_probed(helm: Helm) -> None:
     objects = helm.template(values("observed"))
     security = container(objects)["securityContext"]
@@ -229,6 +241,24 @@ def test_a_changed_configuration_replaces_pods_only_when_asked_to(
     after = before | {"config": GATEWAY | {"gate_wait_timeout": "1m"}}
     same = _checksums(helm.template(before)) == _checksums(helm.template(after))
     assert same is not replaced
+
+
+def test_the_chart_knows_what_only_a_restart_can_change() -> None:
+    known = (CHART / "files" / "needs-restart.txt").read_text().splitlines()
+    assert known == list(NEEDS_RESTART)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"processes": 2}, {"transport": GATEWAY["transport"] | {"lease_ttl": "30s"}}],
+    ids=["at the top", "within a section"],
+)
+def test_what_only_a_restart_can_change_replaces_pods(helm: Helm, change: dict[str, Any]) -> None:
+    before, after = (
+        _checksums(helm.template({"broker": BROKER, "config": config}))
+        for config in (GATEWAY, GATEWAY | change)
+    )
+    assert before != after
 
 
 def test_a_changed_secret_always_replaces_pods(helm: Helm) -> None:
@@ -303,7 +333,20 @@ def test_the_notes_say_what_was_installed_and_how_to_send_a_request(helm: Helm) 
     assert "red -> http://gw, gate redis-quota" in notes
     assert "exec -i deploy/rel-async-processor" in notes
     assert "--queue red --deadline 10m --wait" in notes
-    assert "submit" not in helm.notes(values("pubsub"))
+
+
+def test_the_notes_warn_of_a_process_for_every_core_of_a_node(helm: Helm) -> None:
+    settings = {"broker": BROKER, "config": GATEWAY | {"processes": "auto"}}
+    assert "WARNING: config.processes is auto" in helm.notes(settings)
+    settings["resources"] = {"limits": {"cpu": 2}}
+    assert "WARNING" not in helm.notes(settings)
+
+
+def test_the_notes_say_how_to_publish_a_first_request(helm: Helm) -> None:
+    """Without --wait, for which the pod would need the right to make a subscription."""
+    notes = helm.notes(values("pubsub"))
+    assert "A first request; its result goes to async-results:" in notes
+    assert "--queue async-requests-sub --deadline 10m\n" in notes
 
 
 def test_the_notes_warn_of_gates_that_each_replica_would_use_whole(helm: Helm) -> None:

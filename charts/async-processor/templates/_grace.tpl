@@ -14,11 +14,13 @@
 {{- ceil $total | int64 }}
 {{- end }}
 
+{{/* The drain, 15 s for a broker that hangs, and a supervisor's 5 s to end what hangs even then. */}}
 {{- define "async-processor.gracePeriod" -}}
 {{- $drain := dig "drain_timeout" "2m" .Values.config -}}
+{{- $after := ternary 15 20 (eq "1" (toString (dig "processes" 1 .Values.config))) -}}
 {{- if .Values.terminationGracePeriodSeconds -}}
 {{- int64 .Values.terminationGracePeriodSeconds }}
 {{- else -}}
-{{- add 15 (include "async-processor.seconds" $drain | int64) }}
+{{- add $after (include "async-processor.seconds" $drain | int64) }}
 {{- end }}
 {{- end }}

@@ -8,6 +8,8 @@ metadata:
   annotations:
     {{- /* The environment is read once, so a changed Secret always replaces the pods. */}}
     checksum/secret: {{ include (print .Template.BasePath "/secret.yaml") . | sha256sum }}
+    {{- /* Nor does a running daemon take these over. */}}
+    checksum/needs-restart: {{ include "async-processor.needsRestart" . | sha256sum }}
     {{- if eq .Values.configReload "rollout" }}
     checksum/config: {{ toYaml .Values.config | sha256sum }}
     {{- end }}
@@ -54,6 +56,17 @@ spec:
     - {{- merge (deepCopy .) $own | toYaml | nindent 6 }}
     {{- end }}
   {{- end }}
+{{- end }}
+
+{{/* The settings that only a restart can change, each on a line. */}}
+{{- define "async-processor.needsRestart" -}}
+{{- range $path := .Files.Lines "files/needs-restart.txt" | compact }}
+{{- $value := $.Values.config }}
+{{- range splitList "." $path }}
+{{- $value = get ($value | default dict) . }}
+{{- end }}
+{{ $path }}: {{ $value | toJson }}
+{{- end }}
 {{- end }}
 
 {{- define "async-processor.container" -}}
