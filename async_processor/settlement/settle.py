@@ -71,7 +71,7 @@ class Settler:
             case Ending.EXPIRED:
                 self._metrics.deadline_exceeded()
             case Ending.RETRIED:
-                self._metrics.retry_scheduled()
+                self._metrics.retry_scheduled(decision.category.value)
             case Ending.IMPATIENT:
                 self._metrics.gate_wait_requeued()
             case _:

@@ -23,6 +23,7 @@ from async_processor.telemetry.series import (
     DEAD_LETTER_REASONS,
     FAILURE_CATEGORIES,
     GATE_REASONS,
+    RETRY_CATEGORIES,
     Owner,
     Series,
     owned_by_pool,
@@ -116,6 +117,10 @@ class QueueMetrics(_GateMetrics):
             category: series.failure_category.labels(*labels, category)
             for category in FAILURE_CATEGORIES
         }
+        self._retried = {
+            category: series.retry_category.labels(*labels, category)
+            for category in RETRY_CATEGORIES
+        }
         self._dead_letters = {
             reason: series.dead_letters.labels(*labels, reason) for reason in DEAD_LETTER_REASONS
         }
@@ -134,8 +139,10 @@ class QueueMetrics(_GateMetrics):
         """A call is sent."""
         self._dispatched.inc()
 
-    def retry_scheduled(self) -> None:
+    def retry_scheduled(self, category: str) -> None:
+        """A call failed in one of the `RETRY_CATEGORIES`, and is made again."""
         self._retries.inc()
+        self._retried[category].inc()
 
     def succeeded(self) -> None:
         """A request was answered with 2xx."""

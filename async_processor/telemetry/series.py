@@ -33,6 +33,8 @@ FAILURE_CATEGORIES: Final = (
     "PAYLOAD_UNAVAILABLE",
 )
 """Those of `settlement.decision.Category`; each starts at 0, so that a rate sees the first."""
+RETRY_CATEGORIES: Final = ("CLIENT_ERROR", "SERVER_ERROR", "NETWORK_ERROR", "RATE_LIMIT")
+"""Those of them that pass: the call is made again."""
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
@@ -104,6 +106,9 @@ class Series:
             "failure_category",
             "Requests that ended in a final error, by kind",
             (*QUEUE, "category"),
+        )
+        self.retry_category = counter(
+            "retry_category", "Retries scheduled, by the kind of failure", (*QUEUE, "category")
         )
         self.dead_letters = counter(
             "dead_letters", "Messages moved to the dead-letter queue", (*QUEUE, "reason")

@@ -11,6 +11,7 @@ from async_processor.settlement.decision import Category, Decision, Ending, afte
 from async_processor.settlement.results import Progress
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settings import RetrySettings
+from async_processor.telemetry.series import RETRY_CATEGORIES
 from async_processor.transport.base import Post, Retry
 from async_processor.wire import envelope as wire
 from async_processor.wire.result import ErrorCode
@@ -94,6 +95,14 @@ def test_refused_credentials_have_a_category_of_their_own(status: int) -> None:
 )
 def test_network_failures_are_retried(failure: Failure) -> None:
     assert decide(NoAnswer(failure=failure, message="gone")).ending is Ending.RETRIED
+
+
+def test_every_category_of_a_retry_has_its_counter() -> None:
+    answers: list[Reply] = [Answer(status=status, body=b"") for status in range(200, 1000)]
+    silences: list[Reply] = [NoAnswer(failure=each, message="gone") for each in Failure]
+    decisions = [decide(reply) for reply in answers + silences]
+    retried = {each.category for each in decisions if each.ending is Ending.RETRIED}
+    assert retried == set(RETRY_CATEGORIES)
 
 
 def test_the_retry_carries_how_the_attempt_failed_on_one_short_line() -> None:

@@ -13,7 +13,12 @@ import pytest
 from async_processor.admission.base import GateState, Reason
 from async_processor.settlement.decision import Category
 from async_processor.telemetry.metrics import Metrics, PoolMetrics, QueueMetrics
-from async_processor.telemetry.series import DEADLINE_BOUNDS_MS, FAILURE_CATEGORIES, GATE_REASONS
+from async_processor.telemetry.series import (
+    DEADLINE_BOUNDS_MS,
+    FAILURE_CATEGORIES,
+    GATE_REASONS,
+    RETRY_CATEGORIES,
+)
 from async_processor.transport.base import Backlog
 
 PREFIX = "llm_d_async_async_"
@@ -107,6 +112,8 @@ def test_everything_of_a_queue_stands_at_zero_from_the_start(metrics: Metrics) -
         assert scrape("dead_letters_total", f'{QUEUE},reason="{reason}"') == 0
     for category in FAILURE_CATEGORIES:
         assert scrape("failure_category_total", f'{QUEUE},category="{category}"') == 0
+    for category in RETRY_CATEGORIES:
+        assert scrape("retry_category_total", f'{QUEUE},category="{category}"') == 0
 
 
 def test_every_category_of_a_failure_has_its_counter() -> None:
@@ -140,6 +147,7 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
         "queue_config_reloads_total",
         "queue_config_last_success_timestamp_seconds",
         "failure_category_total",
+        "retry_category_total",
         "dead_letters_total",
         "dead_letters_dropped_total",
         "dead_letter_backlog",
@@ -158,7 +166,6 @@ def test_the_process_shows_itself(metrics: Metrics) -> None:
     [
         ("request_counted", "request_total"),
         ("dispatched", "dispatched_requests_total"),
-        ("retry_scheduled", "request_retries_total"),
         ("succeeded", "successful_requests_total"),
         ("shed", "shedded_requests_total"),
         ("deadline_exceeded", "exceeded_deadline_requests_total"),
@@ -178,6 +185,7 @@ def test_each_event_counts_in_its_counter_alone(
 
 def test_events_with_a_figure(metrics: Metrics, queue: QueueMetrics) -> None:
     queue.failed("AUTH_ERROR")
+    queue.retry_scheduled("RATE_LIMIT")
     queue.dead_letter("invalid")
     queue.leases_reclaimed(3)
     queue.tokens(5, 7)
@@ -186,6 +194,8 @@ def test_events_with_a_figure(metrics: Metrics, queue: QueueMetrics) -> None:
     scrape = Scrape(metrics)
     assert scrape("failed_requests_total") == 1
     assert scrape("failure_category_total", f'{QUEUE},category="AUTH_ERROR"') == 1
+    assert scrape("request_retries_total") == 1
+    assert scrape("retry_category_total", f'{QUEUE},category="RATE_LIMIT"') == 1
     assert scrape("dead_letters_total", f'{QUEUE},reason="invalid"') == 1
     assert scrape("leases_reclaimed_total") == 3
     assert scrape("tokens_total", f'{QUEUE},direction="input"') == 5
