@@ -290,6 +290,24 @@ def test_keda_scales_by_a_backlog_that_can_be_read_and_by_deadlines(helm: Helm) 
     assert {trigger["metadata"]["ignoreNullValues"] for trigger in spec["triggers"]} == {"false"}
 
 
+def test_only_metrics_and_health_are_reachable_and_only_from_where_it_is_said(helm: Helm) -> None:
+    spec = one(helm.template(values("locked_down")), "NetworkPolicy")["spec"]
+    labels = one(helm.template(values("locked_down")), "Deployment")["spec"]["selector"]
+    assert spec["podSelector"] == labels
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    (ingress,) = spec["ingress"]
+    assert [port["port"] for port in ingress["ports"]] == ["metrics", "health"]
+    assert ingress["from"] == values("locked_down")["networkPolicy"]["ingressFrom"]
+    assert spec["egress"] == values("locked_down")["networkPolicy"]["egress"]
+
+
+def test_without_rules_for_it_nothing_that_goes_out_is_forbidden(helm: Helm) -> None:
+    opened = {"broker": BROKER, "config": GATEWAY, "networkPolicy": {"enabled": True}}
+    spec = one(helm.template(opened), "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert "from" not in spec["ingress"][0]
+
+
 def test_the_pool_label_of_model_servers_is_theirs_else_the_given_one(helm: Helm) -> None:
     objects = helm.template(values("observed"))
     (monitor,) = [
@@ -340,6 +358,14 @@ def test_the_notes_warn_of_a_process_for_every_core_of_a_node(helm: Helm) -> Non
     assert "WARNING: config.processes is auto" in helm.notes(settings)
     settings["resources"] = {"limits": {"cpu": 2}}
     assert "WARNING" not in helm.notes(settings)
+
+
+@pytest.mark.parametrize("scaler", ["hpa", "keda"])
+def test_the_notes_say_what_a_scaler_needs(helm: Helm, scaler: str) -> None:
+    settings = values(scaler) | {"podMonitor": {"enabled": False}}
+    needed = "The autoscaler needs the metrics in Prometheus"
+    assert needed in helm.notes(settings)
+    assert needed not in helm.notes(settings | {"podMonitor": {"enabled": True}})
 
 
 def test_the_notes_say_how_to_publish_a_first_request(helm: Helm) -> None:
