@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from async_processor.transforms import paths
-from async_processor.transforms.base import ResponseTransform
+from async_processor.transforms.base import Inapplicable, ResponseTransform
 from async_processor.transforms.gcs_uri_multipart import PROVIDER
 from async_processor.transforms.paths import Step
 from async_processor.wire.request import Request
@@ -23,6 +23,26 @@ def drop(fields: Collection[Sequence[Step]]) -> ResponseTransform:
         for path in fields:
             answer = paths.without(answer, path)
         return answer
+
+    return transform
+
+
+def foreign(plugin: ResponseTransform) -> ResponseTransform:
+    """A plugin's, whose mistakes must not cost a good answer: they make it inapplicable.
+
+    They are told by their kind alone, for their words may hold a part of the answer.
+    """
+
+    def transform(request: Request, answer: bytes, /) -> bytes:
+        try:
+            changed: object = plugin(request, answer)
+        except Inapplicable:
+            raise
+        except Exception as error:
+            raise Inapplicable(f"the plugin failed: {type(error).__name__}") from error
+        if not isinstance(changed, bytes):
+            raise Inapplicable(f"the plugin gave a {type(changed).__name__}, must give bytes")
+        return changed
 
     return transform
 

@@ -43,7 +43,8 @@ class ResponseTransform(Protocol):
         """What the result holds; the answer itself when it is none of this transform's.
 
         Raises:
-            Inapplicable: the answer has not the shape that is needed; it stays as it is.
+            Inapplicable: the answer has not the shape that is needed; it stays as it is, as it does
+                after any other error.
         """
         ...
 

@@ -51,4 +51,4 @@ def _response_transform(settings: ResponseTransforms) -> ResponseTransform:
             transform = answers.drop([read_path(field) for field in settings.fields])
             return answers.only_of(settings.providers, transform)
         case ResponsePluginTransform():
-            return cast("ResponseTransform", settings.made())
+            return answers.foreign(settings.made())

@@ -333,10 +333,22 @@ def make_form(parameters: Mapping[str, Any]) -> Any:
     return lambda _request, body: Rewrite(body=body[1:-1], content_type=parameters["type"])
 
 
+def make_failing(_: Mapping[str, Any]) -> Any:
+    """A plugin's entry point."""
+    return lambda _request, body: json.loads(body)["choices"]
+
+
+def make_silent(_: Mapping[str, Any]) -> Any:
+    """A plugin's entry point."""
+    return lambda _request, _body: None
+
+
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
         EntryPoint("upper", f"{__name__}:make_upper", plugins.RESPONSES),
+        EntryPoint("failing", f"{__name__}:make_failing", plugins.RESPONSES),
+        EntryPoint("silent", f"{__name__}:make_silent", plugins.RESPONSES),
         EntryPoint("form", f"{__name__}:make_form", plugins.REQUESTS),
         EntryPoint("broken", "no.such.module:make", plugins.REQUESTS),
     ]
@@ -354,6 +366,27 @@ async def test_plugins_are_found_by_their_entry_points() -> None:
     out = await made.outgoing(request(), b'{"a": 1}')
     assert (out.body, out.content_type) == (b'"a": 1', "x/y")
     assert await made.incoming(request(), b"yes") == b"YES!"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("plugin", "answer", "why"),
+    [
+        ("failing", b"secret", "the plugin failed: JSONDecodeError"),
+        ("failing", b'{"secret": 1}', "the plugin failed: KeyError"),
+        ("failing", b'{"choices": ["secret"]}', "the plugin gave a list, must give bytes"),
+        ("silent", b"secret", "the plugin gave a NoneType, must give bytes"),
+    ],
+)
+async def test_a_good_answer_outlives_the_mistake_of_a_plugin(
+    plugin: str, answer: bytes, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The call is paid for; and what the log says of it holds nothing of the answer."""
+    made = bodies(response=[{"type": "plugin", "entry_point": plugin}])
+    assert await made.incoming(request(), answer) == answer
+    said = capsys.readouterr().out
+    assert why in said
+    assert "secret" not in said
 
 
 @pytest.mark.usefixtures("installed")
