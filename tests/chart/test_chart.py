@@ -261,6 +261,17 @@ def test_what_only_a_restart_can_change_replaces_pods(helm: Helm, change: dict[s
     assert before != after
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_where_gates_are_shared_another_first_queue_replaces_pods(helm: Helm, shared: bool) -> None:
+    """By its name the replicas find each other."""
+    before, after = (_gated({"type": "redis", "shared": shared}) for _ in range(2))
+    after["transport"]["queues"].insert(0, {"queue_name": "new", "igw_base_url": "http://gw"})
+    one_way, other = (
+        _checksums(helm.template({"broker": BROKER, "config": each})) for each in (before, after)
+    )
+    assert (one_way != other) is shared
+
+
 def test_a_changed_secret_always_replaces_pods(helm: Helm) -> None:
     before, after = (
         _checksums(helm.template({"broker": {"url": url}, "config": GATEWAY}))

@@ -67,6 +67,10 @@ spec:
 {{- end }}
 {{ $path }}: {{ $value | toJson }}
 {{- end }}
+{{- /* By its first queue's name a replica finds those that share its gates. */}}
+{{- if contains "\"shared\":true" (toJson .Values.config) }}
+first queue: {{ include "async-processor.firstQueue" . }}
+{{- end }}
 {{- end }}
 
 {{- define "async-processor.container" -}}
