@@ -268,22 +268,26 @@ async def _left_over(producer: Producer) -> AsyncIterator[Result]:
 async def test_parked_requests_expire_on_time_and_cancelled_ones_are_told(
     fleet: Fleet, producer: Producer
 ) -> None:
-    async with SimulatedPool(latency=600.0) as pool:
-        daemon = fleet(pool.url, workers=8, **quota(mode="concurrency", limit=1))
+    async with Gateway(hold=True) as gateway:
+        daemon = fleet(gateway.url, workers=8, **quota(mode="concurrency", limit=1))
         await daemon.start()
-        await producer.submit_many(requests("a", 1))
-        await until(lambda: pool.ledger.total == 1)
-        work = [requests("a", 2)[1], *requests("a", 4, deadline="8s")[2:]]
-        handles = await producer.submit_many(work)
+        running, cancelled, *expiring = [*requests("a", 2), *requests("a", 4, deadline="8s")[2:]]
+        await producer.submit(running)
+        await until(lambda: len(gateway.open) == 1)
+        handles = await producer.submit_many([cancelled, *expiring])
         await parked(daemon, 3)
         assert await daemon.metric("gate_decisions_total", reason="quota_exhausted") == 3
         assert await daemon.metric("gate_decisions_total", reason="gate_closed") == 0
         assert await producer.cancel(handles[0])
-        found = await results(producer, [one.id for one in work])
+        found = await results(producer, [one.id for one in expiring])
         assert time.time() >= handles[1].deadline
-        codes = [found[one.id].error_code for one in work]
-        assert codes == [ErrorCode.CANCELLED, *[ErrorCode.DEADLINE_EXCEEDED] * 2]
+        codes = [found[one.id].error_code for one in expiring]
+        assert codes == [ErrorCode.DEADLINE_EXCEEDED] * 2
+        gateway.open[0].answer()  # its slot calls the cancelled one back
+        found = await results(producer, [cancelled.id])
+        assert found[cancelled.id].error_code is ErrorCode.CANCELLED
         await parked(daemon, 0)
+        assert len(gateway.arrivals) == 1
 
 
 async def test_status_says_who_is_over_quota(fleet: Fleet, producer: Producer) -> None:
