@@ -16,7 +16,7 @@ demo: $(VENV)/.installed  ## set up and watch the daemon do its whole job
 	$(BIN)/async-processor demo
 
 test: $(VENV)/.installed  ## set up and run every test; needs no root, skips what needs a missing server
-	$(BIN)/pytest -n 4 --dist loadfile --ignore tests/chaos  # they wait more than they work
+	$(BIN)/pytest -n 6 --dist loadfile --ignore tests/chaos  # they wait more than they work
 
 check: $(VENV)/.installed  ## what a change must pass besides the tests
 	$(BIN)/ruff format --check .
