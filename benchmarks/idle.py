@@ -51,27 +51,24 @@ async def closed_gate(*, seconds: float = 20.0) -> Report:
 
 
 async def _watched(contender: Contender, seconds: float, *, backlog: int = 0) -> Mapping[str, Cell]:
-    async with (
-        stage() as here,
-        instant_gateway() as gateway,
-        here.processor(contender, gateway.url, workers=64) as processor,
-    ):
-        if backlog:
-            await here.ask("SET", _BUDGET_KEY, 0)
-            await here.lay_aside(backlog, payload(100))
-            await here.release()
-        await asyncio.sleep(_SETTLING_DOWN)
-        async with counted(here.server.port) as counts:
-            before = cpu_seconds(processor.pid)
-            await asyncio.sleep(seconds)
-            used = cpu_seconds(processor.pid) - before
-        if (await gateway.stats()).calls:
-            raise BenchmarkFailed("the gate was to let nothing through")
-        return {
-            "% of a core": 100 * used / seconds,
-            "commands/s": counts.total() / seconds,
-            "of these": ", ".join(
-                f"{name} {count / seconds:.2f}" for name, count in counts.most_common(5)
-            ),
-            "MiB": resident_mib(processor.pid),
-        }
+    async with stage() as here, instant_gateway() as gateway:
+        await here.ask("SET", _BUDGET_KEY, 0)  # before anybody has read it as open
+        async with here.processor(contender, gateway.url, workers=64) as processor:
+            if backlog:
+                await here.lay_aside(backlog, payload(100))
+                await here.release()
+            await asyncio.sleep(_SETTLING_DOWN)
+            async with counted(here.server.port) as counts:
+                before = cpu_seconds(processor.pid)
+                await asyncio.sleep(seconds)
+                used = cpu_seconds(processor.pid) - before
+            if (await gateway.stats()).calls:
+                raise BenchmarkFailed("the gate was to let nothing through")
+            return {
+                "% of a core": 100 * used / seconds,
+                "commands/s": counts.total() / seconds,
+                "of these": ", ".join(
+                    f"{name} {count / seconds:.2f}" for name, count in counts.most_common(5)
+                ),
+                "MiB": resident_mib(processor.pid),
+            }
