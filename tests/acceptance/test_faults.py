@@ -9,13 +9,13 @@ import asyncio
 import itertools
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 from async_processor.producer import Producer, Submission
 from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.daemons import SHORT_LEASES, DaemonProcess
 from async_processor.testing.eventually import eventually, until
+from async_processor.testing.result_reading import reading
 from async_processor.testing.servers import RedisServer
 
 Fleet = Callable[..., DaemonProcess]
@@ -34,25 +34,6 @@ def submissions(count: int) -> list[Submission]:
         )
         for number in range(count)
     ]
-
-
-@asynccontextmanager
-async def reading(producer: Producer) -> AsyncIterator[Counter[str]]:
-    """Counts results by id as they come."""
-    seen: Counter[str] = Counter()
-
-    async def count() -> None:
-        async for taken in producer.results():
-            assert taken.result.status_code == 200
-            seen[taken.result.id] += 1
-            await taken.ack()
-
-    task = asyncio.create_task(count())
-    try:
-        yield seen
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def all_results(seen: Counter[str], count: int, *, within: float = 60) -> None:

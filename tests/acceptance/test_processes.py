@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from async_processor.testing.daemons import DaemonProcess
 from async_processor.testing.daemons import short_lived_settings as settings
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.gateway import Gateway
+from async_processor.testing.result_reading import reading
 from async_processor.testing.servers import RedisServer
 
 Fleet = Callable[..., DaemonProcess]
@@ -36,25 +35,6 @@ def submissions(count: int) -> list[Submission]:
 
 def calls_of(gateway: Gateway) -> Counter[str]:
     return Counter(arrival.payload["user"] for arrival in gateway.arrivals)
-
-
-@asynccontextmanager
-async def reading(producer: Producer) -> AsyncIterator[Counter[str]]:
-    """Counts results by id as they come."""
-    seen: Counter[str] = Counter()
-
-    async def count() -> None:
-        async for taken in producer.results():
-            assert taken.result.status_code == 200
-            seen[taken.result.id] += 1
-            await taken.ack()
-
-    task = asyncio.create_task(count())
-    try:
-        yield seen
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def answered(gateway: Gateway, seen: Counter[str], count: int) -> None:
