@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,8 +13,10 @@ import grpc
 import pytest
 from google.pubsub_v1 import types
 
+from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
-from async_processor.google_io.client import PubSubClient
+from async_processor.google_io.client import PULL_TIMEOUT, PubSubClient
+from async_processor.google_io.values import Received, Verdict
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.pubsub_broker import Subscription
 from async_processor.testing.pubsub_fake import PubSubFake
@@ -51,12 +53,42 @@ async def faked(*, second: float = 1.0, **settings: Any) -> AsyncIterator[PubSub
         yield fake
 
 
+class LateReader(PubSubClient):
+    """Its process is frozen while an answer comes: `late` names the call, once, and the leases of
+    `fake` are over when the answer is read."""
+
+    def __init__(self, fake: PubSubFake, clock: Clock, late: str) -> None:
+        super().__init__(clock, emulator=fake.host)
+        self._fake = fake
+        self._late = late
+
+    async def pull(
+        self, subscription: str, limit: int, patience: float = PULL_TIMEOUT
+    ) -> list[Received]:
+        received = await super().pull(subscription, limit, patience)
+        if received:
+            await self._thaw("pull")
+        return received
+
+    async def modify(
+        self, subscription: str, ack_ids: Sequence[str], seconds: int
+    ) -> list[Verdict]:
+        verdicts = await super().modify(subscription, ack_ids, seconds)
+        await self._thaw("modify")
+        return verdicts
+
+    async def _thaw(self, call: str) -> None:
+        if self._late == call:
+            self._late = ""
+            await until(lambda: not subscription(self._fake).leases)
+
+
 @asynccontextmanager
 async def transport(
-    fake: PubSubFake, *others: str, lease_ttl: float = 60
+    fake: PubSubFake, *others: str, lease_ttl: float = 60, late: str = ""
 ) -> AsyncIterator[GooglePubSub]:
     clock = FastClock(fake.broker.second)
-    client = PubSubClient(clock, emulator=fake.host)
+    client = LateReader(fake, clock, late)
     settings = PubSubSettings(project_id=PROJECT, result_topic_id="results", lease_ttl=lease_ttl)
     topics = dict.fromkeys((QUEUE, *others), "")
     started = GooglePubSub(settings, topics, client=client, clock=clock)
@@ -221,6 +253,21 @@ async def test_nothing_is_written_when_a_lease_ends_that_may_not_be_renewed() ->
         assert await started.settle(delivery, POST) is Settlement.GONE
         assert not fake.broker.topics[RESULTS]
         assert subscription(fake).undelivered == 1
+
+
+@pytest.mark.parametrize("late", ["pull", "modify"])
+async def test_who_reads_late_that_it_has_a_lease_writes_nothing(late: str) -> None:
+    """Neither the pull of a frozen process nor its renewal says that the lease still stands."""
+    async with faked(second=0.2) as fake, transport(fake, lease_ttl=10, late=late) as started:
+        publish(fake, "r-1")
+        delivery = await claim_one(started, QUEUE)
+        if late == "modify":
+            to_be_renewed = started.clock.monotonic() + 8
+            await until(lambda: started.clock.monotonic() >= to_be_renewed)
+        assert await started.settle(delivery, POST) is Settlement.GONE
+        assert not fake.broker.topics[RESULTS]
+        again = await claim_one(started, QUEUE)
+        assert await started.settle(again, POST) is Settlement.DONE
 
 
 async def test_a_result_topic_that_is_away_repeats_no_dead_letter() -> None:

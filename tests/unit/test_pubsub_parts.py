@@ -191,7 +191,7 @@ def lease(ack_id: str, *, attempt: int = 1, deliveries: int = 0, due_at: float =
     )
     client = PubSubClient(SystemClock(), emulator="nowhere")
     source = Subscription(client, "s", "projects/p/subscriptions/s", "projects/p/topics/t")
-    return Lease(received, source, 0)
+    return Lease(received, source)
 
 
 def test_only_lost_leases_count_as_deliveries() -> None:

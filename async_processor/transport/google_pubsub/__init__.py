@@ -3,8 +3,9 @@
 What it can promise, and how:
 
 * A claim is Pub/Sub's own lease, renewed by us. An outcome is written only while the lease stands:
-  by our own clock, and towards its end the service is asked, which with exactly-once delivery also
-  knows whether somebody else has the message. One that it takes back early is not noticed before.
+  by our own clock, from when the call was sent that got it (a frozen process reads answers late),
+  and towards its end the service is asked, which with exactly-once delivery also knows whether
+  somebody else has the message. One that it takes back early is not noticed before.
 * A result is published and confirmed before its message is acknowledged. Two steps: a process
   that dies between them leaves a second result behind, and so does an acknowledgement that cannot
   be delivered while the lease lasts, or a publish whose confirmation is lost.

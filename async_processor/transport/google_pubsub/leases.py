@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from async_processor.clock import Clock
@@ -27,23 +27,41 @@ back, or put off until it was due."""
 
 
 class Lease:
-    """One delivery of a message. `ends_at` is in monotonic seconds.
+    """One delivery of a message.
+
+    It stands until `ends_at` at least and is over at `over_at` (monotonic seconds): the service
+    gave it somewhere between a call and its answer, which a frozen process reads late.
 
     `renewed` says that it has had its full length once, `settling` that its outcome is being
     written, `leaving` that the message is to be delivered again at a time of its own: whoever
     renews leases must not put that off.
     """
 
-    __slots__ = ("ends_at", "leaving", "marks", "received", "renewed", "settling", "subscription")
+    __slots__ = (
+        "ends_at",
+        "leaving",
+        "marks",
+        "over_at",
+        "received",
+        "renewed",
+        "settling",
+        "subscription",
+    )
 
-    def __init__(self, received: Received, subscription: Subscription, ends_at: float) -> None:
+    def __init__(self, received: Received, subscription: Subscription) -> None:
         self.received = received
         self.subscription = subscription
         self.marks: Marks = read(received.attributes)
-        self.ends_at = ends_at
+        self.ends_at = -inf
+        self.over_at = inf
         self.renewed = False
         self.settling = False
         self.leaving = False
+
+    def grant(self, seconds: float, *, asked_at: float, answered_at: float) -> None:
+        """The service has given it for so long, somewhere between two times (monotonic)."""
+        self.ends_at = asked_at + seconds
+        self.over_at = answered_at + seconds
 
     @property
     def token(self) -> str:
@@ -82,15 +100,17 @@ class Leases:
         return iter(tuple(self._held.values()))
 
     def take(
-        self, subscription: Subscription, received: Iterable[Received], since: float
+        self, subscription: Subscription, received: Iterable[Received], asked_at: float
     ) -> list[Lease]:
-        """Hold what was pulled, by calls that were answered at `since` (monotonic seconds).
+        """Hold what was pulled, by a call that was sent at `asked_at` (monotonic seconds).
 
         What an answer names a second time is held already.
         """
-        ends_at = since + subscription.ack_deadline
-        taken = [Lease(one, subscription, ends_at) for one in received]
+        now = self._clock.monotonic()
+        taken = [Lease(one, subscription) for one in received]
         fresh = {lease.token: lease for lease in taken if lease.token not in self._held}
+        for lease in fresh.values():
+            lease.grant(subscription.ack_deadline, asked_at=asked_at, answered_at=now)
         self._held.update(fresh)
         return list(fresh.values())
 
@@ -102,10 +122,11 @@ class Leases:
         self._held.pop(lease.token, None)
 
     def differs(self, lease: Lease) -> bool:
-        """Whether a pull gives another lease than is wanted: one that ends too early, or one that
-        would keep a dead process's messages for too long."""
+        """Whether a pull gave another lease than is wanted: one that ends, or may end, too early,
+        or one that would keep a dead process's messages for too long."""
         facts = lease.subscription.facts
-        return facts is None or facts.ack_deadline != self._lease_ttl
+        wanted = facts is not None and facts.ack_deadline == self._lease_ttl
+        return not wanted or not self._surely_stands(lease)
 
     async def extend(self, leases: Sequence[Lease]) -> None:
         """Renew leases to a full one from now, and drop the lost.
@@ -118,8 +139,7 @@ class Leases:
             if answer is Verdict.LOST or self._surely_over(lease, asked_at):
                 self.drop(lease)
             elif answer is Verdict.DONE:
-                lease.ends_at = asked_at + self._lease_ttl
-                lease.renewed = True
+                self._granted(lease, asked_at)
         for failure in answers:
             if isinstance(failure, BaseException):
                 raise failure
@@ -135,21 +155,28 @@ class Leases:
 
         Raises BrokerUnavailable when that must be asked and there is no answer.
         """
-        now = self._clock.monotonic()
-        if now < lease.ends_at - SAFE * self._lease_ttl:
-            return True
-        if self._surely_over(lease, now):
-            return False
-        try:
-            answer = await lease.subscription.modify(lease.received.ack_id, self._lease_ttl)
-        except Withheld:
-            if self.over(lease):
+        while not self._surely_stands(lease):
+            asked_at = self._clock.monotonic()
+            if self._surely_over(lease, asked_at):
                 return False
-            raise
-        if passing(answer) is Verdict.LOST:
-            return False
-        lease.ends_at = now + self._lease_ttl
+            try:
+                answer = await lease.subscription.modify(lease.received.ack_id, self._lease_ttl)
+            except Withheld:
+                if self.over(lease):
+                    return False
+                raise
+            if passing(answer) is Verdict.LOST:
+                return False
+            self._granted(lease, asked_at)
         return True
+
+    def _granted(self, lease: Lease, asked_at: float) -> None:
+        """It was renewed, to its full length."""
+        lease.grant(self._lease_ttl, asked_at=asked_at, answered_at=self._clock.monotonic())
+        lease.renewed = True
+
+    def _surely_stands(self, lease: Lease) -> bool:
+        return self._clock.monotonic() < lease.ends_at - SAFE * self._lease_ttl
 
     def short(self, lease: Lease) -> bool:
         """Whether it still waits for its full length, and may get it."""
@@ -158,9 +185,9 @@ class Leases:
 
     def over(self, lease: Lease) -> bool:
         """Whether it has ended by this process's clock."""
-        return self._clock.monotonic() >= lease.ends_at
+        return self._clock.monotonic() >= lease.over_at
 
     @staticmethod
     def _surely_over(lease: Lease, at: float) -> bool:
         """Without exactly-once delivery nobody says that a lease is lost, but time tells."""
-        return at >= lease.ends_at and not lease.subscription.exactly_once
+        return at >= lease.over_at and not lease.subscription.exactly_once

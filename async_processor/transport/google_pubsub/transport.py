@@ -140,8 +140,9 @@ class GooglePubSub:
             await self._subscriptions.look_again(subscription)
         except BrokerRefused as error:
             raise BrokerUnavailable(str(error)) from error
+        asked_at = self._clock.monotonic()
         received = await subscription.pull(limit)
-        leases = self._leases.take(subscription, received, self._clock.monotonic())
+        leases = self._leases.take(subscription, received, asked_at)
         return [lease for lease in leases if self._is_due(lease)]
 
     def _is_due(self, lease: Lease) -> bool:
