@@ -179,7 +179,7 @@ def _count_answer(reply: Reply, route: Route) -> None:
     if not isinstance(reply, Answer):
         return
     if reply.status == decisions.SHED:
-        route.metrics.shed()
+        route.metrics.shed(reply.dropped_reason)
     elif 200 <= reply.status < 300:
         used = usage.read(reply.body)
         if used is not None:

@@ -24,6 +24,7 @@ from async_processor.telemetry.series import (
     FAILURE_CATEGORIES,
     GATE_REASONS,
     RETRY_CATEGORIES,
+    SHED_REASONS,
     Owner,
     Series,
     owned_by_pool,
@@ -121,6 +122,7 @@ class QueueMetrics(_GateMetrics):
             category: series.retry_category.labels(*labels, category)
             for category in RETRY_CATEGORIES
         }
+        self._shed = {reason: series.shed_reason.labels(*labels, reason) for reason in SHED_REASONS}
         self._dead_letters = {
             reason: series.dead_letters.labels(*labels, reason) for reason in DEAD_LETTER_REASONS
         }
@@ -153,9 +155,10 @@ class QueueMetrics(_GateMetrics):
         self._failed.inc()
         self._failures[category].inc()
 
-    def shed(self) -> None:
-        """An answer with status 429 came."""
+    def shed(self, reason: str) -> None:
+        """An answer with status 429 came, with the router's reason or "" without one."""
         self._shedded.inc()
+        self._shed.get(reason or "unknown", self._shed["other"]).inc()
 
     def deadline_exceeded(self) -> None:
         self._exceeded_deadline.inc()

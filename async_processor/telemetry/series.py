@@ -35,6 +35,21 @@ FAILURE_CATEGORIES: Final = (
 """Those of `settlement.decision.Category`; each starts at 0, so that a rate sees the first."""
 RETRY_CATEGORIES: Final = ("CLIENT_ERROR", "SERVER_ERROR", "NETWORK_ERROR", "RATE_LIMIT")
 """Those of them that pass: the call is made again."""
+SHED_REASONS: Final = (
+    "rejected-saturated",
+    "rejected-no-endpoints",
+    "rejected-ttl-expired",
+    "rejected-context-cancelled",
+    "rejected-shutting-down",
+    "rejected-internal",
+    "evicted",
+    "evicted-queue-pressure",
+    "evicted-priority",
+    "other",
+    "unknown",
+)
+"""What llm-d's router says (`x-llm-d-request-dropped-reason`; `pkg/common/error` of llm-d-router);
+another word; none."""
 
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
@@ -109,6 +124,9 @@ class Series:
         )
         self.retry_category = counter(
             "retry_category", "Retries scheduled, by the kind of failure", (*QUEUE, "category")
+        )
+        self.shed_reason = counter(
+            "shed_reason", "Answers with status 429, by the router's reason", (*QUEUE, "reason")
         )
         self.dead_letters = counter(
             "dead_letters", "Messages moved to the dead-letter queue", (*QUEUE, "reason")

@@ -187,6 +187,11 @@ async def test_a_shed_request_counts_as_shed_and_comes_back() -> None:
         running.pool.faults.clear()
         assert (await running.results(1))["r-1"].status_code == 200
         assert running.metric("shedded_requests_total") >= 1
+        reasons = {
+            reason: running.metric("shed_reason_total", reason=reason)
+            for reason in ("unknown", "other")
+        }
+        assert reasons == {"unknown": running.metric("shedded_requests_total"), "other": 0}
 
 
 async def test_a_running_call_is_cancelled_and_its_connection_closed() -> None:

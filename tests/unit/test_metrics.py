@@ -18,6 +18,7 @@ from async_processor.telemetry.series import (
     FAILURE_CATEGORIES,
     GATE_REASONS,
     RETRY_CATEGORIES,
+    SHED_REASONS,
 )
 from async_processor.transport.base import Backlog
 
@@ -114,6 +115,8 @@ def test_everything_of_a_queue_stands_at_zero_from_the_start(metrics: Metrics) -
         assert scrape("failure_category_total", f'{QUEUE},category="{category}"') == 0
     for category in RETRY_CATEGORIES:
         assert scrape("retry_category_total", f'{QUEUE},category="{category}"') == 0
+    for reason in SHED_REASONS:
+        assert scrape("shed_reason_total", f'{QUEUE},reason="{reason}"') == 0
 
 
 def test_every_category_of_a_failure_has_its_counter() -> None:
@@ -148,6 +151,7 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
         "queue_config_last_success_timestamp_seconds",
         "failure_category_total",
         "retry_category_total",
+        "shed_reason_total",
         "dead_letters_total",
         "dead_letters_dropped_total",
         "dead_letter_backlog",
@@ -167,7 +171,6 @@ def test_the_process_shows_itself(metrics: Metrics) -> None:
         ("request_counted", "request_total"),
         ("dispatched", "dispatched_requests_total"),
         ("succeeded", "successful_requests_total"),
-        ("shed", "shedded_requests_total"),
         ("deadline_exceeded", "exceeded_deadline_requests_total"),
         ("gate_wait_requeued", "gate_wait_requeues_total"),
         ("lease_lost", "leases_lost_total"),
@@ -201,6 +204,27 @@ def test_events_with_a_figure(metrics: Metrics, queue: QueueMetrics) -> None:
     assert scrape("tokens_total", f'{QUEUE},direction="input"') == 5
     assert scrape("tokens_total", f'{QUEUE},direction="output"') == 7
     assert scrape("dispatch_budget") == 0.25
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        ("rejected-saturated", "rejected-saturated"),
+        ("", "unknown"),
+        ("a word of another router", "other"),
+        ("other", "other"),
+    ],
+)
+def test_shedding_counts_by_the_routers_reason(
+    metrics: Metrics, queue: QueueMetrics, said: str, counted: str
+) -> None:
+    queue.shed(said)
+    scrape = Scrape(metrics)
+    assert {name for name in COUNTERS if scrape(name)} == {"shedded_requests_total"}
+    by_reason = {
+        reason: scrape("shed_reason_total", f'{QUEUE},reason="{reason}"') for reason in SHED_REASONS
+    }
+    assert by_reason == dict.fromkeys(SHED_REASONS, 0) | {counted: 1}
 
 
 def test_gauges_go_up_and_down(metrics: Metrics, queue: QueueMetrics) -> None:
