@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any, Final
 
 from async_processor.fields import Confirm
-from async_processor.redis_io.client import Argument, RedisClient
+from async_processor.redis_io.client import Argument, Command, RedisClient
 from async_processor.redis_io.confirming import confirmed
 from async_processor.redis_io.errors import ScriptMissing
 
@@ -31,6 +31,10 @@ class Script:
         except ScriptMissing:
             return await client.execute("EVAL", self._text, *rest)
 
+    def command(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Command:
+        """It as one of several; the text goes along, for a digest that is not known fails all."""
+        return ("EVAL", self._text, len(keys), *keys, *arguments)
+
     async def run_confirmed(
         self,
         client: RedisClient,
@@ -45,8 +49,7 @@ class Script:
         """
         if not confirm.replicas:
             return await self.run(client, keys, arguments), True
-        write = ("EVAL", self._text, len(keys), *keys, *arguments)
-        return await confirmed(client, write, confirm)
+        return await confirmed(client, self.command(keys, arguments), confirm)
 
 
 CLAIM: Final = Script("claim")

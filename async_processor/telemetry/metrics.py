@@ -188,14 +188,20 @@ class QueueMetrics(_GateMetrics):
     def backlog(self, reading: BacklogReading | None) -> None:
         """Show what lies in the broker; None, if unreadable, leaves the last figures standing."""
         self._backlog_available.set(reading is not None)
+        self._age(None if reading is None else reading.oldest_age)
         if reading is None:
             return
         self._broker_backlog.set(reading.waiting + reading.parked)
         self._dead_letter_backlog.set(reading.dead_letters)
-        if reading.oldest_age is not None:
-            self._series.oldest_age.labels(*self.owner).set(reading.oldest_age)
         if reading.deadlines:
             self._deadline_proximity.replace(reading.deadlines)
+
+    def _age(self, seconds: float | None) -> None:
+        """One that nobody knows is not shown: it would stand for ever."""
+        if seconds is None:
+            self._series.oldest_age.remove(*self.owner)
+        else:
+            self._series.oldest_age.labels(*self.owner).set(seconds)
 
     def dispatch_budget(self, value: float) -> None:
         """The smaller of the queue's gate's budget and its pool's, in [0, 1]."""

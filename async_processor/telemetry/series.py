@@ -174,7 +174,7 @@ class Series:
         )
         self.oldest_age = gauge(
             "broker_oldest_message_age_seconds",
-            "How long the oldest request waits in the broker, where it tells",
+            "How long the oldest request waits in the broker, or the one that is next in its order",
         )
         self.dispatch_budget = gauge("dispatch_budget", "Share of the pool that may be used")
 

@@ -63,6 +63,10 @@ class Tallies(Collector):
             self._members[values] = Tally()
         return self._members[values]
 
+    def remove(self, *values: str) -> None:
+        """Show this member no more, if there is one."""
+        self._members.pop(values, None)
+
     def keep(self, wanted: Callable[[Sequence[str], Tally], bool]) -> None:
         """Show only the wanted members from now on."""
         unwanted = [each for each in self._members.items() if not wanted(*each)]

@@ -131,7 +131,8 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     how many waiting and parked requests have at most that many milliseconds left (cumulative, with
     the total as its last element); `oldest_deadline` is the lowest score of all of them.
     `dead_letters` are those of all queues, with those that the dead-letter queue did not take.
-    `oldest_age` is how many seconds ago the oldest was published, where the broker knows it.
+    `oldest_age` is how many seconds ago the oldest was published, where the broker knows it; one
+    that keeps an order tells that of the request which is next, by what its sender wrote into it.
     """
 
     waiting: int

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import uuid4
 
 from async_processor.clock import Clock
+from async_processor.transport.age import age
 from async_processor.transport.base import (
     Backlog,
     Bury,
@@ -197,6 +198,7 @@ class MemoryTransport:
         waiting = [message.score for message in queue.waiting()]
         parked = [message.score for message in self._broker.lots(queue_name).parked()]
         scores = sorted(waiting + parked)
+        first = queue.first(suspects=True)
         within = [bisect_right(scores, now + bound / 1000) for bound in bounds_ms]
         return Backlog(
             waiting=len(waiting),
@@ -205,5 +207,6 @@ class MemoryTransport:
             retries_due=self._broker.retries(queue_name),
             dead_letters=len(self._broker.items(self._settings.dead_letter_queue_name)),
             oldest_deadline=scores[0] if scores else None,
+            oldest_age=age(first.body, now) if first else None,
             deadlines=(*within, len(scores)),
         )

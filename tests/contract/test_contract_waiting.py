@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -162,3 +164,43 @@ async def test_the_backlog_tells_how_far_the_deadlines_are(
     backlog = await replica.backlog(QUEUE, (0, 150_000, 1_000_000))
     assert backlog.deadlines == (1, 2, 4, 5)
     assert backlog.oldest_deadline == pytest.approx(now - 50)
+
+
+@pytest.mark.needs(Capability.BACKLOG, Capability.SCORES)
+async def test_the_backlog_tells_how_old_the_request_is_that_is_next(
+    probe: BrokerProbe, replica: Transport
+) -> None:
+    now = await probe.now()
+    await submit(probe, "later", deadline=now + 900, created=now - 500)
+    await submit(probe, "next", deadline=now + 600, created=now - 100)
+    assert (await replica.backlog(QUEUE, ())).oldest_age == pytest.approx(100, abs=60)
+    await replica.claim(QUEUE, 1, suspects=False)
+    assert (await replica.backlog(QUEUE, ())).oldest_age == pytest.approx(500, abs=60)
+
+
+@pytest.mark.needs(Capability.BACKLOG, Capability.SCORES)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"created": None},
+        {"created": "yesterday"},
+        {"created": 1_764_044_000, "payload": {"prompt": "x" * 64 * 1024}},
+    ],
+    ids=["none", "null", "no time", "large"],
+)
+async def test_a_request_that_tells_no_age_or_is_large_has_none(
+    probe: BrokerProbe, replica: Transport, fields: Mapping[str, Any]
+) -> None:
+    await submit(probe, "next", **fields)
+    await submit(probe, "later", deadline=DEADLINE + 1, created=1_764_044_000)
+    backlog = await replica.backlog(QUEUE, ())
+    assert (backlog.waiting, backlog.oldest_age) == (2, None)
+
+
+@pytest.mark.needs(Capability.BACKLOG, Capability.SCORES)
+async def test_a_sender_whose_clock_is_ahead_makes_no_negative_age(
+    probe: BrokerProbe, replica: Transport
+) -> None:
+    await submit(probe, "next", created=await probe.now() + 3600)
+    assert (await replica.backlog(QUEUE, ())).oldest_age == 0

@@ -177,3 +177,17 @@ async def test_large_claims_of_the_go_implementation_return_a_few_at_a_time(
 def test_the_time_for_a_command_grows_with_it() -> None:
     assert command_seconds(0) == COMMAND_SECONDS
     assert command_seconds(64 * MIB) == COMMAND_SECONDS + 16
+
+
+async def test_reading_the_backlog_moves_no_large_message(probe: RedisProbe) -> None:
+    await submit(probe, "large", payload={"prompt": "x" * 3 * MIB}, created=1)
+    replica = await probe.replica()
+
+    async def sent() -> int:
+        told = (await probe.client.execute("INFO", "stats")).decode()
+        return int(told.partition("total_net_output_bytes:")[2].split()[0])
+
+    before = await sent()
+    backlog = await replica.backlog(QUEUE, ())
+    assert (backlog.waiting, backlog.oldest_deadline) == (1, DEADLINE)
+    assert await sent() - before < MIB

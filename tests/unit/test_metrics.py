@@ -136,6 +136,7 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
     queue.gate_reading(GateState(type="x", budget=1.0, value=1.0, threshold=0.5))
     pool.worker_limit(1)
     metrics.drain_limit("p")
+    queue.backlog(Backlog(waiting=1, oldest_age=1.0))
     histograms = {f"{name}{part}" for name in BOUNDS for part in ("_bucket", "_sum", "_count")}
     assert Scrape(metrics).names() == histograms | set(COUNTERS) | set(GAUGES) | {
         "tokens_total",
@@ -152,6 +153,7 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
         "failure_category_total",
         "retry_category_total",
         "shed_reason_total",
+        "broker_oldest_message_age_seconds",
         "dead_letters_total",
         "dead_letters_dropped_total",
         "dead_letter_backlog",
@@ -277,6 +279,15 @@ def test_an_unreadable_backlog_leaves_the_last_figures(
     assert scrape("broker_backlog") == 9
     assert scrape("broker_backlog_source_available") == 0
     assert scrape("deadline_proximity_millis_count") == 9
+
+
+def test_an_age_stands_only_as_long_as_it_is_known(metrics: Metrics, queue: QueueMetrics) -> None:
+    name = "broker_oldest_message_age_seconds"
+    for unknown in (Backlog(waiting=0), None):
+        queue.backlog(Backlog(waiting=1, oldest_age=7.5))
+        assert Scrape(metrics)(name) == 7.5
+        queue.backlog(unknown)
+        assert Scrape(metrics)(name) is None
 
 
 def test_counts_that_do_not_fit_the_bounds_are_an_error(queue: QueueMetrics) -> None:

@@ -13,6 +13,7 @@ from async_processor.redis_io.confirming import require_replicas
 from async_processor.redis_io.keys import queue_keys
 from async_processor.redis_io.scripts import COUNT, FIRST, TRIM
 from async_processor.telemetry.logs import get_logger
+from async_processor.transport.age import MOST_BYTES, age
 from async_processor.transport.base import Backlog, Delivery, Outcome, Settlement
 from async_processor.transport.redis_sorted_set import leases, parking, reclaiming, stranded
 from async_processor.transport.redis_sorted_set.claiming import QueueClaims
@@ -168,7 +169,7 @@ class RedisSortedSet:
         await self._claims_of(queue_name).look_after()
         keys = (queue_name, queue_keys(queue_name).lots)
         asked_at = self._clock.monotonic()
-        told, lowest = await FIRST.run(self._link.client, keys, ())
+        told, lowest, _ = await FIRST.run(self._link.client, keys, (0,))
         self._link.hear_time(float(told), asked_at)
         return float(lowest) if lowest else None
 
@@ -204,7 +205,7 @@ class RedisSortedSet:
         now = self._clock.now()
         bounds = [repr(now + bound / 1000) for bound in bounds_ms]
         answers = await self._link.ask(queue_name, self._questions(queue_name, now))
-        leased, retries_due, buried, astray, first, first_parked = answers
+        leased, retries_due, buried, astray, (told, lowest, first) = answers
         self._stranded[queue_name] = astray
         waiting, *within = await COUNT.run(self._link.client, [queue_name], bounds)
         parked, *parked_within = await parking.count(self._link, queue_name, bounds)
@@ -215,7 +216,8 @@ class RedisSortedSet:
             leased=leased,
             retries_due=retries_due,
             dead_letters=buried + sum(self._stranded.values()),
-            oldest_deadline=_lowest((first, first_parked)),
+            oldest_deadline=float(lowest) if lowest else None,
+            oldest_age=age(first, float(told)),
             deadlines=(*sums, waiting + parked),
         )
 
@@ -225,15 +227,5 @@ class RedisSortedSet:
             ("ZCOUNT", self._settings.retry_queue_name, "-inf", repr(now)),
             ("LLEN", self._settings.dead_letter_queue_name),
             ("LLEN", queue_keys(queue_name).stranded),
-            *_firsts(queue_name),
+            FIRST.command((queue_name, queue_keys(queue_name).lots), (MOST_BYTES,)),
         ]
-
-
-def _firsts(queue_name: str) -> list[Command]:
-    """What asks for the lowest score in a queue, and in its lots."""
-    sets = (queue_name, queue_keys(queue_name).lots)
-    return [("ZRANGE", name, 0, 0, "WITHSCORES") for name in sets]
-
-
-def _lowest(firsts: Iterable[Sequence[bytes]]) -> float | None:
-    return min((float(first[1]) for first in firsts if first), default=None)
