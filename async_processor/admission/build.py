@@ -22,6 +22,7 @@ from async_processor.admission.in_flight import InFlight
 from async_processor.admission.leased_rate import LeasedRateGate
 from async_processor.admission.live_number import LiveNumber
 from async_processor.admission.patience import Patience
+from async_processor.admission.quota.book import Book
 from async_processor.admission.quota.books import Books, keys_of
 from async_processor.admission.quota.gate import QuotaGate
 from async_processor.admission.quota.tenants import Tenants
@@ -307,9 +308,17 @@ def _redis_client(settings: configured.RedisGateSection, context: GateContext) -
     return context.redis.at(_redis_url(settings, context))
 
 
+def quota_book(settings: configured.RedisQuotaGate, context: GateContext) -> Book:
+    """The count of a quota, which all gates of this process share that have it.
+
+    Raises ConfigurationError where there is no Redis for it, or its URL cannot be used.
+    """
+    return context.quotas.book(_redis_url(settings, context), settings)
+
+
 def _redis_quota(settings: configured.RedisQuotaGate, context: GateContext) -> Gate:
     return QuotaGate(
-        context.quotas.book(_redis_url(settings, context), settings),
+        quota_book(settings, context),
         Tenants(settings.attribute, default=settings.limit, limits=settings.limits),
         name=keys_of(settings).group,
         blocking=settings.gating_mode is configured.GatingMode.BLOCKING,

@@ -17,6 +17,7 @@ from async_processor.config.settings import (
 )
 from async_processor.daemon.backlog import BacklogPoll
 from async_processor.daemon.gate_gauges import GateGauges
+from async_processor.daemon.quota_gauges import QuotaGauges
 from async_processor.daemon.readiness import Readiness
 from async_processor.daemon.shared import Shared
 from async_processor.daemon.status import Status
@@ -122,7 +123,14 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 shared.clock,
                 interval=broker.backlog_poll_interval,
             )
-            tasks["backlog"] = poll.run()
+            quotas = QuotaGauges(
+                self.topology,
+                shared.gates,
+                shared.metrics,
+                shared.clock,
+                interval=broker.backlog_poll_interval,
+            )
+            tasks |= {"backlog": poll.run(), "quotas": quotas.run()}
         if shared.gates.roll is not None:
             # Others take over when what runs here has ended, not when this replica begins to drain.
             tasks["census"] = shared.gates.roll.run()

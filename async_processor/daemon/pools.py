@@ -18,6 +18,7 @@ from async_processor.daemon.workshop import Workshop, of_pool
 from async_processor.dispatch.merge.base import MergePolicy
 from async_processor.dispatch.pool import Pool
 from async_processor.dispatch.settings import PoolSettings
+from async_processor.telemetry.metrics import TenantMetrics
 
 
 class NextPool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -27,6 +28,7 @@ class NextPool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     workers: int
     gate: Gate
     merge: MergePolicy | None
+    tenants: TenantMetrics | None
 
 
 class Pools:
@@ -57,7 +59,13 @@ class Pools:
                 pool = after.pool(settings, succession.sizes[name], gate)
             elif not (same_policy and self._stays(pool, settings, gate)):
                 merge = after.merge_policy(settings)
-            pools[name] = NextPool(pool=pool, workers=settings.workers, gate=gate, merge=merge)
+            pools[name] = NextPool(
+                pool=pool,
+                workers=settings.workers,
+                gate=gate,
+                merge=merge,
+                tenants=after.tenants(name),
+            )
         return pools
 
     def _stays(self, pool: Pool, settings: PoolSettings, gate: Gate) -> bool:
@@ -67,6 +75,7 @@ class Pools:
     def take_over(self, pools: Mapping[str, NextPool]) -> None:
         """Go on with these; what runs in others goes on, too."""
         for each in pools.values():
+            each.pool.tenants = each.tenants
             if each.merge is not None:
                 each.pool.reconfigure(each.workers, each.gate, each.merge)
         for name in self._open.keys() - pools.keys():

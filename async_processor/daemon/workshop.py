@@ -15,6 +15,7 @@ from async_processor.admission.settings import GateSettings
 from async_processor.config.settings import Settings
 from async_processor.daemon.held_gauges import HeldGauges
 from async_processor.daemon.shared import Shared
+from async_processor.daemon.tenants import named_tenants
 from async_processor.dispatch.intake import Intake, Processor
 from async_processor.dispatch.merge.base import MergePolicy
 from async_processor.dispatch.merge.build import build_merge_policy
@@ -31,7 +32,7 @@ from async_processor.settlement.expiry import Expirer
 from async_processor.settlement.routing import ResultRoute
 from async_processor.settlement.settle import Settler
 from async_processor.settlement.triage import Triage
-from async_processor.telemetry.metrics import QueueMetrics
+from async_processor.telemetry.metrics import QueueMetrics, TenantMetrics
 from async_processor.transforms.build import build_bodies
 
 Place = tuple[str, str]
@@ -102,6 +103,11 @@ class Workshop:
         metrics, merge = self._shared.metrics.pool(settings.id), self.merge_policy(settings)
         portion = self._shared.gates.crew.portion(settings.id)
         return Pool(settings.id, size, gate, merge, metrics, self._shared.clock, portion)
+
+    def tenants(self, pool_id: str) -> TenantMetrics | None:
+        """What counts whose requests start in a pool, if a tenant is named there."""
+        names = named_tenants(self.settings, pool_id)
+        return self._shared.metrics.tenants(pool_id, names) if names else None
 
     def route(self, queue: QueueSettings, pool: Pool, gate: Gate) -> Route:
         """A queue's parts."""

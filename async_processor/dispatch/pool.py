@@ -27,7 +27,7 @@ from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.dispatch.timeouts import Timeouts
 from async_processor.listeners import Leave, nobody_tells
-from async_processor.telemetry.metrics import PoolMetrics
+from async_processor.telemetry.metrics import PoolMetrics, TenantMetrics
 
 GATHERING: Final = 0.002
 """Seconds that a nearly full pool waits for more slots to come free, so that one claim fills
@@ -70,6 +70,8 @@ class Pool:
         self.size = size
         """How many workers all processes of this replica have; gates divide it as the pool does.
         Only `reconfigure` writes it."""
+        self.tenants: TenantMetrics | None = None
+        """What counts whose requests start here, where a tenant is named. Only a reload writes it."""
         self._portion = portion
         """This process's part of them."""
         self._metrics = metrics

@@ -134,11 +134,13 @@ class Worker:
 
     def _start(self, stay: Stay) -> float:
         """The call goes out now."""
-        held, metrics = stay.held, stay.route.metrics
+        held, metrics, tenants = stay.held, stay.route.metrics, stay.route.pool.tenants
         started = self._clock.monotonic()
         stay.seat.dispatched()
         if not dispatched_before(held.delivery):
             metrics.request_counted()
+            if tenants is not None:
+                tenants.started(stay.envelope.request.metadata)
         metrics.dispatched()
         metrics.queue_residence((started - held.claimed_at) * 1000)
         held.started_at = started

@@ -68,6 +68,11 @@ class QuotaKeys(msgspec.Struct, frozen=True, kw_only=True):
     group: str
 
     @property
+    def name(self) -> str:
+        """The same for people to read."""
+        return self.group.replace("{", "").replace("}", "")
+
+    @property
     def wanted(self) -> str:
         """Tenants that somebody waits for."""
         return f"{self.group}:wanted"

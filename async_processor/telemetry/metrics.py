@@ -6,7 +6,8 @@ way of a request looks nothing up. All series of a queue stand at 0 from its fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from typing import Protocol
 
 from prometheus_client import (
@@ -23,9 +24,11 @@ from async_processor.telemetry.series import (
     DEAD_LETTER_REASONS,
     FAILURE_CATEGORIES,
     GATE_REASONS,
+    OTHER_TENANTS,
     RETRY_CATEGORIES,
     SHED_REASONS,
     Owner,
+    QuotaOwner,
     Series,
     owned_by_pool,
 )
@@ -219,6 +222,33 @@ class PoolMetrics(_GateMetrics):
         self._series.worker_limit.labels(self._pool_name).set(workers)
 
 
+class TenantMetrics:
+    """Whose requests a pool starts.
+
+    `names` are by metadata attribute what a request may say there, and the tenant that this is. The
+    first attribute that names one decides; whom none names is one of the others.
+    """
+
+    def __init__(
+        self, series: Series, pool_name: str, names: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        started = partial(series.tenant_started.labels, pool_name)
+        self._named = [
+            (attribute, {said: started(tenant) for said, tenant in tenants.items()})
+            for attribute, tenants in names.items()
+        ]
+        self._others = started(OTHER_TENANTS)
+
+    def started(self, metadata: Mapping[str, str]) -> None:
+        """A request with these attributes is dispatched for the first time."""
+        for attribute, tenants in self._named:
+            tenant = tenants.get(metadata.get(attribute, ""))
+            if tenant is not None:
+                tenant.inc()
+                return
+        self._others.inc()
+
+
 class DrainLimitMetrics:
     """The series of a pool whose gate leases its rate from a planner; 0 from the start."""
 
@@ -258,6 +288,17 @@ class Metrics:
 
     def pool(self, pool_name: str) -> PoolMetrics:
         return PoolMetrics(self._series, pool_name)
+
+    def tenants(self, pool_name: str, names: Mapping[str, Mapping[str, str]]) -> TenantMetrics:
+        """The series of the tenants of a pool; see there."""
+        return TenantMetrics(self._series, pool_name, names)
+
+    def quotas(
+        self, *, in_use: Mapping[QuotaOwner, float], limits: Mapping[QuotaOwner, float]
+    ) -> None:
+        """Show this of tenants and their quotas, and nothing of others."""
+        self._series.quota_in_use.show(in_use.items())
+        self._series.quota_limit.show(limits.items())
 
     def drain_limit(self, pool_name: str) -> DrainLimitMetrics:
         return DrainLimitMetrics(self._series, pool_name)

@@ -93,6 +93,8 @@ _RULES: Final[dict[str, _Rule]] = {
     ),
     **dict.fromkeys(
         (
+            f"{PREFIX}quota_in_use",
+            f"{PREFIX}quota_limit",
             f"{PREFIX}drain_limit_rps",
             f"{PREFIX}drain_limit_lease_valid",
             f"{PREFIX}drain_limit_valid_until_seconds",

@@ -19,6 +19,9 @@ POOL: Final = ("pool_name",)
 Owner = tuple[str, str, str]
 """Whose a series is: a queue's labels; of a pool's, the first two are empty."""
 
+QuotaOwner = tuple[str, str]
+"""What a gauge of a quota is of: the quota's name and the tenant's."""
+
 GATE_REASONS: Final = ("gate_closed", "quota_exhausted", "dropped", "error")
 DEAD_LETTER_REASONS: Final = ("invalid", "poisonous", "no_result_queue")
 """Not to be processed; delivered too often without an outcome; a result that no list took."""
@@ -75,6 +78,10 @@ QUEUE_RESIDENCE_BOUNDS_MS: Final = (
 )  # fmt: skip
 
 
+OTHER_TENANTS: Final = "*"
+"""The label of all tenants together that the configuration does not name."""
+
+
 def owned_by_pool(pool_name: str) -> Owner:
     """The owner of a pool's series."""
     return "", "", pool_name
@@ -100,6 +107,7 @@ class Series:
         self._declare_times()
         self._declare_queue_state()
         self._declare_gates()
+        self._declare_tenants()
         self._declare_process()
 
     def _declare_requests(self) -> None:
@@ -194,6 +202,18 @@ class Series:
         self.drain_valid = gauge("drain_limit_lease_valid", "Whether the rate's lease holds", POOL)
         self.drain_valid_until = gauge(
             "drain_limit_valid_until_seconds", "Unix time of the end of the rate's lease", POOL
+        )
+
+    def _declare_tenants(self) -> None:
+        quota = ("quota", "tenant")
+        self.quota_in_use = self._gauge(
+            "quota_in_use", "What a tenant uses of its quota, by all replicas together", quota
+        )
+        self.quota_limit = self._gauge("quota_limit", "How large a tenant's quota is", quota)
+        self.tenant_started = self._counter(
+            "tenant_started_requests",
+            "Requests dispatched for the first time, by the tenants that the configuration names",
+            (*POOL, "tenant"),
         )
 
     def _declare_process(self) -> None:

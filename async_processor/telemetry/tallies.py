@@ -6,7 +6,7 @@ taken on the way of a request, which moves a dozen of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -62,6 +62,12 @@ class Tallies(Collector):
         if values not in self._members:
             self._members[values] = Tally()
         return self._members[values]
+
+    def show(self, values: Iterable[tuple[tuple[str, ...], float]]) -> None:
+        """Show these members, by their label values, and no others."""
+        self._members = {}
+        for labels, value in values:
+            self.labels(*labels).set(value)
 
     def remove(self, *values: str) -> None:
         """Show this member no more, if there is one."""

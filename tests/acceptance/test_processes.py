@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from async_processor.producer import Producer, Submission
 from async_processor.redis_io.connect import open_client
 from async_processor.sim.pool import SimulatedPool
@@ -278,3 +280,22 @@ async def test_processes_killed_again_and_again_lose_and_double_nothing(
         await until(lambda: len(seen) == 600)
         assert set(seen.values()) == {1}
         assert await daemon.terminate() == 0
+
+
+async def test_what_a_tenant_uses_of_its_quota_counts_once(
+    fleet: Fleet, producer: Producer
+) -> None:
+    gate = {"type": "redis-quota", "mode": "concurrency", "limits": {"a": 3}}
+    async with (
+        Gateway(hold=True) as gateway,
+        fleet(gateway.url, workers=8, processes=2, queue={"gate": gate}) as daemon,
+        reading(producer) as seen,
+    ):
+        of_a = [msgspec.structs.replace(each, metadata={"userid": "a"}) for each in submissions(5)]
+        await producer.submit_many(of_a)
+        await until(lambda: len(gateway.open) == 3)
+        await shows(daemon, 3, "quota_in_use", tenant="a")
+        await shows(daemon, 3, "quota_limit", tenant="a")
+        await answered(gateway, seen, 5)
+        await shows(daemon, 5, "tenant_started_requests_total", tenant="a")
+        await shows(daemon, 0, "quota_in_use", tenant="a")

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from async_processor.producer import Producer, Submission
+from async_processor.redis_io.connect import open_client
 from async_processor.sim.pool import SimulatedPool
 from async_processor.telemetry.metrics import Metrics
 from async_processor.telemetry.series import PREFIX
@@ -27,6 +28,10 @@ NEEDS: Final = {
     "How old are messages when they are claimed?": "Pub/Sub: Redis knows no time of publishing",
 }
 """Questions that this daemon cannot be asked, and what they would need."""
+TENANT: Final = "team-a"
+CLOSED: Final = "closed"
+"""A queue whose gate lets nothing through."""
+BUDGET_KEY: Final = "nothing"
 VARIABLES: Final = {"$namespace": ".*", "$pool": ".*", "$queue": ".*", "$__rate_interval": "1m"}
 
 
@@ -92,13 +97,22 @@ async def pool() -> AsyncIterator[SimulatedPool]:
 async def daemon(
     redis_url: str, pool: SimulatedPool, tmp_path: Path
 ) -> AsyncIterator[DaemonProcess]:
-    gate = {
+    saturation = {
         "type": "endpoint-scrape",
         "url": f"{pool.url}/metrics",
         "metric": "llm_d_epp_flow_control_pool_saturation",
         "baseline": 0.1,
     }
-    settings = short_lived_settings(redis_url, pool.url, workers=4, queue={"gate": gate})
+    quota = {"type": "redis-quota", "mode": "concurrency", "limits": {TENANT: 3}}
+    gates = {
+        "request-sortedset": {"type": "composite", "gates": [saturation, quota]},
+        CLOSED: {"type": "redis", "budget_key": BUDGET_KEY},
+    }
+    queues = [
+        {"queue_name": name, "igw_base_url": pool.url, "gate": gate} for name, gate in gates.items()
+    ]
+    settings = short_lived_settings(redis_url, pool.url, workers=4, transport={"queues": queues})
+    await _let_one_wait(redis_url)
     async with DaemonProcess(settings, tmp_path) as daemon:
         yield daemon
 
@@ -128,7 +142,20 @@ async def test_every_question_is_answered(
 
 
 def _request() -> Submission:
-    return Submission(payload={"model": "sim", "prompt": "hi", "max_tokens": 4}, deadline="10m")
+    return Submission(
+        payload={"model": "sim", "prompt": "hi", "max_tokens": 4},
+        metadata={"userid": TENANT},
+        deadline="10m",
+    )
+
+
+async def _let_one_wait(redis_url: str) -> None:
+    """Behind the closed gate."""
+    client = open_client(redis_url)
+    await client.execute("SET", BUDGET_KEY, 0)
+    await client.close()
+    async with Producer(redis_url, queue=CLOSED) as producer:
+        await producer.submit_many([_request()])
 
 
 async def _answered(client: httpx.AsyncClient, prometheus: PrometheusServer, query: str) -> bool:

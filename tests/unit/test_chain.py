@@ -233,6 +233,9 @@ class Count:
     async def room(self, tenant: str, limit: int) -> int | Full:
         return self.rooms[tenant] or Full(look_after=1.0)
 
+    async def used(self, tenants: Sequence[str]) -> Sequence[int]:
+        raise NotImplementedError
+
     def subscribe(self, wake: Callable[[], None]) -> Leave:
         return nobody_tells
 

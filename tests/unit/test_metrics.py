@@ -136,6 +136,8 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
     queue.gate_reading(GateState(type="x", budget=1.0, value=1.0, threshold=0.5))
     pool.worker_limit(1)
     metrics.drain_limit("p")
+    metrics.tenants("p", {})
+    metrics.quotas(in_use={("x", "a"): 1}, limits={("x", "a"): 2})
     queue.backlog(Backlog(waiting=1, oldest_age=1.0))
     histograms = {f"{name}{part}" for name in BOUNDS for part in ("_bucket", "_sum", "_count")}
     assert Scrape(metrics).names() == histograms | set(COUNTERS) | set(GAUGES) | {
@@ -153,6 +155,9 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
         "failure_category_total",
         "retry_category_total",
         "shed_reason_total",
+        "tenant_started_requests_total",
+        "quota_in_use",
+        "quota_limit",
         "broker_oldest_message_age_seconds",
         "dead_letters_total",
         "dead_letters_dropped_total",
@@ -343,6 +348,42 @@ def test_drain_limits_are_only_of_pools_that_have_one(metrics: Metrics, pool: Po
     assert scrape("drain_limit_rps", 'pool_name="p"') == 2.5
     assert scrape("drain_limit_lease_valid", 'pool_name="p"') == 1
     assert scrape("drain_limit_valid_until_seconds", 'pool_name="p"') == 1_764_000_000.5
+
+
+def test_started_requests_count_for_the_tenants_that_are_named(metrics: Metrics) -> None:
+    names = {"team": {"red": "red"}, "userid": {"a": "a", "": "a"}}
+    tenants = metrics.tenants("p", names)
+
+    def counted() -> dict[str, float | None]:
+        labels = {tenant: f'pool_name="p",tenant="{tenant}"' for tenant in ("a", "red", "*")}
+        scrape = Scrape(metrics)
+        return {
+            tenant: scrape("tenant_started_requests_total", label)
+            for tenant, label in labels.items()
+        }
+
+    assert counted() == {"a": 0, "red": 0, "*": 0}
+    tenants.started({"userid": "a"})
+    tenants.started({})
+    tenants.started({"userid": "a", "team": "red"})
+    tenants.started({"userid": "somebody", "team": "blue"})
+    tenants.started({"userid": "*"})
+    assert counted() == {"a": 2, "red": 1, "*": 2}
+    metrics.tenants("p", names).started({"userid": "a"})
+    assert counted() == {"a": 3, "red": 1, "*": 2}
+
+
+def test_quotas_are_shown_as_long_as_they_are_told(metrics: Metrics) -> None:
+    a, b = ("x", "a"), ("x", "b")
+    metrics.quotas(in_use={a: 1, b: 2}, limits={a: 3, b: 4})
+    scrape = Scrape(metrics)
+    assert scrape("quota_in_use", 'quota="x",tenant="b"') == 2
+    assert scrape("quota_limit", 'quota="x",tenant="b"') == 4
+    metrics.quotas(in_use={}, limits={a: 3})
+    scrape = Scrape(metrics)
+    assert "quota_in_use" not in scrape.names()
+    assert scrape("quota_limit", 'quota="x",tenant="a"') == 3
+    assert scrape("quota_limit", 'quota="x",tenant="b"') is None
 
 
 def test_configuration_reloads(metrics: Metrics) -> None:

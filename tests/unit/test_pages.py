@@ -94,6 +94,19 @@ def test_a_source_that_one_cannot_read_is_not_available() -> None:
     assert value(merged([reads(True), reads(True)]), "gate_metric_source_available") == 1
 
 
+def test_what_a_tenant_uses_of_its_quota_is_the_same_for_all() -> None:
+    def reads(used: int) -> Page:
+        metrics = Metrics()
+        metrics.quotas(in_use={("x", "a"): used}, limits={("x", "a"): 5})
+        metrics.tenants("p", {"userid": {"a": "a"}}).started({"userid": "a"})
+        return metrics.page()
+
+    both = merged([reads(2), reads(3)])
+    assert value(both, "quota_in_use", tenant="a") == 3
+    assert value(both, "quota_limit", tenant="a") == 5
+    assert value(both, "tenant_started_requests_total", tenant="a") == 2
+
+
 def test_of_the_dead_counts_stay_and_nothing_else() -> None:
     dead = counts_of(page(calls=5, running=2, waiting=9))
     both = merged([page(calls=1, running=1, waiting=3), dead])

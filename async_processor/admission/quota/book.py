@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -43,6 +43,10 @@ class Book(Protocol):
 
     async def room(self, tenant: str, limit: int) -> int | Full:
         """How many more requests of a tenant there is room for. Raises BrokerUnavailable."""
+        ...
+
+    async def used(self, tenants: Sequence[str]) -> Sequence[int]:
+        """How much each uses, by all replicas together. Raises BrokerUnavailable."""
         ...
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:

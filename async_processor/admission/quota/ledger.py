@@ -89,6 +89,13 @@ class Ledger:
             self._sender = asyncio.create_task(self._send(), name=f"quota {self._shared_key}")
         return answer
 
+    async def read(self, questions: Sequence[Question]) -> Sequence[int]:
+        """All answers in one call, apart from what is asked: if it fails, nothing else does.
+
+        Raises BrokerUnavailable.
+        """
+        return await self._call(questions)
+
     async def flush(self, timeout: float) -> None:
         """Wait until everything is answered, at most `timeout` seconds; give the rest up."""
         if self._sender is None:

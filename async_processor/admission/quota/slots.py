@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Final
@@ -165,6 +165,14 @@ class Slots:
         )
         answer = await self._ledger.ask(question)
         return answer if answer > 0 else Full(look_after=-answer / 1000)
+
+    async def used(self, tenants: Sequence[str]) -> Sequence[int]:
+        return await self._ledger.read(
+            [
+                Question(what="used", keys=(self._keys.slots(tenant),), tenant=tenant)
+                for tenant in tenants
+            ]
+        )
 
     def give_back(self, slot: Slot, how: str) -> None:
         """As soon as Redis can be told: `how` is "free" or "refund". Once; then it does nothing."""

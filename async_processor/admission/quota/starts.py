@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import count
@@ -153,6 +153,11 @@ class Starts:
         question = Question(what="room", keys=self._keys_of(tenant), tenant=tenant, limit=limit)
         answer = await self._ledger.ask(question)
         return answer if answer > 0 else Full(look_after=-answer / 1000)
+
+    async def used(self, tenants: Sequence[str]) -> Sequence[int]:
+        return await self._ledger.read(
+            [Question(what="used", keys=self._keys_of(tenant), tenant=tenant) for tenant in tenants]
+        )
 
     def refund(self, charge: Charge) -> None:
         """As soon as Redis can be told."""

@@ -3,13 +3,14 @@
 -- KEYS     1 wanted (zset tenant -> until, ms: somebody waits for a slot of this tenant)
 --          2... the slots of one tenant each (zset slot -> end of its life, ms)
 -- ARGV     1 ms that a slot lives   2 ms that a tenant stays wanted
---          7 per item: 1 what: "take", "keep", "free", "refund" or "room"   2 the tenant's slots,
---          an index of KEYS   3 the tenant's name   4 the slot   5 not used   6 the tenant's limit
+--          7 per item: 1 what: "take", "keep", "free", "refund", "room" or "used"   2 the tenant's
+--          slots, an index of KEYS   3 the tenant's name   4 the slot   5 not used   6 the tenant's limit
 --          7 not used
 -- Returns  per item. take: 1, or minus the ms until one ends if all slots are taken. keep: 1, or 0 if the slot is gone.
 --          free: 1 if somebody waits for it. refund: 1 if somebody has begun to wait since the slot
 --          was taken or last kept: who waited before has had this room already, and could make no
---          use of it. room: how many slots are free, or minus the ms until one ends.
+--          use of it. room: how many slots are free, or minus the ms until one ends. used: how many
+--          are taken; that changes nothing.
 -- After    a tenant never has more slots whose life has not ended than its limit says. Taking the
 --          same slot again takes no second one. With no slot alive no key of the tenant is left.
 
@@ -72,7 +73,13 @@ local function room(item)
   return taken < item.limit and item.limit - taken or wait(item, taken)
 end
 
-local execute = {take = take, keep = keep, free = free, refund = refund, room = room}
+local function used(item)
+  return redis.call('ZCOUNT', item.slots, '(' .. now, '+inf')
+end
+
+local execute = {
+  take = take, keep = keep, free = free, refund = refund, room = room, used = used,
+}
 local answer = {}
 for i = 3, #ARGV, 7 do
   answer[#answer + 1] = execute[ARGV[i]]({

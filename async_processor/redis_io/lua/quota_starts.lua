@@ -5,13 +5,14 @@
 --          charged already (zset request -> until when that is remembered, ms)
 -- ARGV     1 ms of the window   2 ms that a tenant stays wanted   3 most requests of a tenant
 --          that are remembered as charged
---          7 per item: 1 what: "charge", "refund", "settle" or "room"   2 the tenant's starts, an
---          index of KEYS   3 the tenant's name   4 the request   5 charge, refund: the start, a name
+--          7 per item: 1 what: "charge", "refund", "settle", "room" or "used"   2 the tenant's
+--          starts, an index of KEYS   3 the tenant's name   4 the request   5 charge, refund: the start, a name
 --          that no other charge has   6 the tenant's limit   7 charge: ms that it is remembered
 -- Returns  per item. charge: 1 charged, 2 was charged before, or minus the ms until there may be
 --          room. refund: 1 if somebody has begun to wait since the charge: who waited before has had
 --          this room already, and could make no use of it.
---          settle: 0. room: how many may start, or minus the ms.
+--          settle: 0. room: how many may start, or minus the ms. used: how many have started in the
+--          window; that changes nothing.
 -- After    no interval as long as the window, its ends included, holds more starts than the
 --          limit. A request that is settled is charged anew if it comes again, and its start counts
 --          on. With no request unsettled and no start in the window no key of the tenant is left.
@@ -84,7 +85,11 @@ local function room(item)
   return count < item.limit and item.limit - count or wait(item, count)
 end
 
-local execute = {charge = charge, refund = refund, settle = settle, room = room}
+local function used(item)
+  return redis.call('ZCOUNT', item.starts, now - window, '+inf')
+end
+
+local execute = {charge = charge, refund = refund, settle = settle, room = room, used = used}
 local answer = {}
 for i = 4, #ARGV, 7 do
   local index = tonumber(ARGV[i + 1])
