@@ -11,7 +11,6 @@ from async_processor.admission.sensor_gate import BudgetRule
 from async_processor.admission.settings import VllmPoolGate
 from async_processor.sensors.base import SHOWS_WITHIN
 from async_processor.sensors.pool_query import LABEL, Figure, PoolQuerySource
-from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.vllm import KV_CACHE, RUNNING, WAITING, PodLimits, PodsSource
 
 REMEMBERED: Final = "2m"
@@ -31,12 +30,16 @@ def source(settings: VllmPoolGate, client: httpx.AsyncClient) -> PodsSource:
 
 def scraped_source(
     settings: VllmPoolGate, prometheus: str, client: httpx.AsyncClient
-) -> PromqlSource | PoolQuerySource:
+) -> PoolQuerySource:
     """What a Prometheus, by its base URL, has scraped of the pods."""
-    if settings.max_running_per_pod is None:
-        return PromqlSource(url=prometheus, query=room_query(settings), client=client)
-    query = places_query(settings, settings.max_running_per_pod)
-    return PoolQuerySource(url=prometheus, query=query, lag=SHOWS_WITHIN, client=client)
+    lag = None if settings.max_running_per_pod is None else SHOWS_WITHIN
+    return PoolQuerySource(
+        name=f"vLLM pods {{{settings.selector}}} in Prometheus",
+        url=prometheus,
+        query=query(settings),
+        lag=lag,
+        client=client,
+    )
 
 
 def page(url: str) -> str:
@@ -51,14 +54,18 @@ def rule(settings: VllmPoolGate) -> BudgetRule:
     return BudgetRule(fallback=settings.fallback, counted=counted, measured=not counted)
 
 
-def places_query(settings: VllmPoolGate, places: float) -> str:
-    """The room, of so many places a pod, and as of when."""
-    pods = settings.selector
+def query(settings: VllmPoolGate) -> str:
+    """The room, of how many places and as of when (if they are limited), and what fills it."""
+    pods, places = settings.selector, settings.max_running_per_pod
     figures: dict[str, str] = {
-        Figure.VALUE: room_query(settings),
-        Figure.CAPACITY: f"{places:g} * count({_known(pods)})",
-        Figure.SAMPLED_AT: f"min(timestamp({RUNNING}{{{pods}}}))",
+        Figure.ROOM: room_query(settings),
+        Figure.KV_CACHE: f"max({_caches(pods)})",
+        Figure.WAITING: f"max({_requests(WAITING, pods)})",
+        Figure.RUNNING: f"max({_requests(RUNNING, pods)})",
     }
+    if places is not None:
+        figures[Figure.CAPACITY] = f"{places:g} * count({_known(pods)})"
+        figures[Figure.SAMPLED_AT] = f"min(timestamp({RUNNING}{{{pods}}}))"
     return _labelled(LABEL, figures)
 
 
@@ -68,20 +75,29 @@ def room_query(settings: VllmPoolGate) -> str:
     A pod without a usable value has no share left, and with no pod at all there is no answer.
     """
     pods, waiting = settings.selector, settings.max_waiting_per_pod
-    caches = " or ".join(f"max by (instance) ({name}{{{pods}}})" for name in KV_CACHE)
-    queued, running = (f"sum by (instance) ({name}{{{pods}}})" for name in (WAITING, RUNNING))
+    queued = _requests(WAITING, pods)
     shares = {
-        "kv_cache": _remaining(f"({caches})", settings.max_kv_cache),
+        "kv_cache": _remaining(_caches(pods), settings.max_kv_cache),
         "waiting": _remaining(queued, waiting) if waiting else f"({queued} == bool 0)",
     }
     if settings.max_running_per_pod is not None:
-        shares["running"] = _remaining(running, settings.max_running_per_pod)
+        shares["running"] = _remaining(_requests(RUNNING, pods), settings.max_running_per_pod)
     full = f"0 * {_known(pods)}"
     by_limit = _labelled("limit", {limit: f"{share} or {full}" for limit, share in shares.items()})
     room = f"avg(min by (instance) ({by_limit}))"
     if not waiting:
         room += f" * (sum({WAITING}{{{pods}}}) == bool 0)"
     return f"{room} and (count({RUNNING}{{{pods}}}) > 0)"
+
+
+def _caches(pods: str) -> str:
+    """Each pod's fullest KV cache."""
+    return "(" + " or ".join(f"max by (instance) ({name}{{{pods}}})" for name in KV_CACHE) + ")"
+
+
+def _requests(metric: str, pods: str) -> str:
+    """Each pod's requests."""
+    return f"sum by (instance) ({metric}{{{pods}}})"
 
 
 def _known(pods: str) -> str:

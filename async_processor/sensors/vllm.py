@@ -72,12 +72,21 @@ def pool_room(loads: Sequence[PodLoad | None], limits: PodLimits) -> float:
     return math.fsum(rooms) / len(rooms)
 
 
-def most(loads: Sequence[PodLoad]) -> str:
-    """The highest of each figure in any pod, in words: what has filled the pool is among them."""
-    cache = max(load.kv_cache for load in loads)
-    waiting = max(load.waiting for load in loads)
-    running = max(load.running for load in loads)
-    return f"in a pod at most: KV cache {cache:.0%}, {waiting:g} waiting, {running:g} running"
+def most(loads: Sequence[PodLoad]) -> PodLoad:
+    """The highest of each figure in any pod."""
+    return PodLoad(
+        kv_cache=max(load.kv_cache for load in loads),
+        waiting=max(load.waiting for load in loads),
+        running=max(load.running for load in loads),
+    )
+
+
+def in_words(most: PodLoad) -> str:
+    """What has filled the pool is among the highest figures."""
+    return (
+        f"in a pod at most: KV cache {most.kv_cache:.0%}, {most.waiting:g} waiting,"
+        f" {most.running:g} running"
+    )
 
 
 def read_load(page: str) -> PodLoad:
@@ -141,7 +150,7 @@ class PodsSource:
             value=room,
             capacity=capacity,
             lag=0.0 if capacity is None else SHOWS_WITHIN,
-            note=unread if room else "; ".join(filter(None, (unread, most(read)))),
+            note=unread if room else "; ".join(filter(None, (unread, in_words(most(read))))),
         )
 
     async def _pod(self, url: str, timeout: float) -> PodLoad | NoAnswer | BadAnswer:

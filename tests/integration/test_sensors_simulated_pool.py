@@ -204,6 +204,9 @@ async def test_a_vllm_pool_has_the_same_room_by_its_pages_and_by_prometheus(benc
         bench.load(*loads)
         await reads(asked, budget)
         await reads(looked, budget)
+    filled = "in a pod at most: KV cache 0%, 4 waiting, 10 running"
+    for gate in (asked, looked):
+        await has(gate, lambda state: filled in state.reason)
 
 
 async def test_a_vllm_pool_gives_out_the_free_places_of_its_pods(bench: Bench) -> None:

@@ -137,4 +137,4 @@ def test_only_the_limits_that_are_set_are_asked_for() -> None:
     assert '"running"' not in query
     limited = VllmPoolGate(selector='job="a"', max_running_per_pod=32)
     assert '"running"' in vllm.room_query(limited)
-    assert "32 * count(" in vllm.places_query(limited, 32)
+    assert "32 * count(" in vllm.query(limited)
