@@ -4,11 +4,11 @@ The same chats arrive in three situations, by turns: alone, beside the backlog w
 `vllm-pool`, and beside it without a gate. What counts is the time to the first token. Which of a
 turn's situations feels the neighbours on the machine is chance, hence medians over the turns.
 
-A server runs four sequences at once. The gate leaves half of them to the users, so that they wait
-neither for each other nor for the backlog when several come between two readings. Prompts are long:
-computing them takes several times as long as the step of the batch that may be under way when one
-comes, as on a GPU. With short ones it is that step that would be measured, which no gate can spare
-users of a pod that does anything else at all.
+A server runs four sequences at once. The gate lets background work into a pod while nothing else
+runs there, one request at a time, so that users share their steps with one sequence at most.
+Prompts are long: computing them takes several times as long as the step of the batch that may be
+under way when one comes, as on a GPU. With short ones it is that step that would be measured, which
+no gate can spare users of a pod that does anything else at all.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ SERVERS: Final = 2
 SHAPE: Final = Shape(max_model_len=2048, num_gpu_blocks_override=257)
 RHYTHM: Final = Rhythm(burst_seconds=5, pause_seconds=5, burst_rate=3, pause_rate=1)
 CHAT: Final = ChatSettings(model=MODEL, prompt_words=1500, output_tokens=40)
-BACKGROUND_TOKENS: Final = 200
+BACKGROUND_TOKENS: Final = 100
 WORKERS: Final = 8
-GATE: Final = "{type: vllm-pool, urls: [<urls>], max_running_per_pod: 2}"
+GATE: Final = "{type: vllm-pool, urls: [<urls>], max_running_per_pod: 1}"
 ALONE: Final = "no background"
 _SITUATIONS: Final[Mapping[str, str]] = {
     ALONE: "",
     "with the gate": GATE,
     "without a gate": "{type: constant}",
 }
-_ALONE_SECONDS: Final = 45.0
+_ALONE_SECONDS: Final = 120.0
 _PATIENCE: Final = 600.0
 _SETTLING_DOWN: Final = 2.0
 _AIMS: Final = (
