@@ -196,6 +196,12 @@ class SlotHistory(OnRedis):
         assert self.ask_slots(("room", tenant, "", limit)) == [answer]
         self.want(tenant)
 
+    @rule(tenant=TENANTS)
+    def used(self, tenant: str) -> None:
+        """Whoever only counts takes out nothing and waits for nothing."""
+        alive = [end for end in self.ends[tenant].values() if end > self.now]
+        assert self.ask_slots(("used", tenant, "", 0)) == [len(alive)]
+
     @rule(ms=STEPS)
     def wait(self, ms: int) -> None:
         self.pass_time(ms)
@@ -273,6 +279,13 @@ class StartHistory(OnRedis):
         assert max(0, answer) <= left
         if self.exact:
             assert max(0, answer) == left
+
+    @rule(tenant=TENANTS)
+    def used(self, tenant: str) -> None:
+        (answer,) = self.ask_starts(("used", tenant, "", "", 0, 0))
+        assert answer >= len(self.recent(tenant))
+        if self.exact:
+            assert answer == len(self.recent(tenant))
 
     @rule(ms=STEPS)
     def wait(self, ms: int) -> None:
