@@ -10,6 +10,7 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet --editable '.[demo,pubsub-monitoring,otel]' --group dev
+	$(BIN)/python -m compileall -q async_processor  # as installing does, unless it is editable
 	touch $@
 
 demo: $(VENV)/.installed  ## set up and watch the daemon do its whole job

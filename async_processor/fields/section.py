@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from async_processor.fields.docs import field_docs
 from async_processor.fields.quantities import PositiveDuration, Whole
 from async_processor.fields.secrets import Hidden, shown
 
@@ -25,7 +28,6 @@ class Section(BaseModel):
         allow_inf_nan=False,
         hide_input_in_errors=True,
         validate_default=False,
-        use_attribute_docstrings=True,
     )
 
     @classmethod
@@ -41,6 +43,19 @@ class Section(BaseModel):
     def hides(cls, name: str) -> bool:
         """Whether the value of a field must not be shown."""
         return any(isinstance(mark, Hidden) for mark in cls.model_fields[name].metadata)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe each key by what stands below its field."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        docs = field_docs(cls, Section)
+        for key, name in cls.keys().items():
+            if name in docs:
+                properties[key]["description"] = docs[name]
+        return schema
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return [(name, self.shown(name)) for name in type(self).model_fields]
