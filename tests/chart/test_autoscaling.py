@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ COMMON: Final[dict[str, Any]] = {
     },
 }
 NAMESPACE: Final = 'namespace="llm"'
+SCRAPED: Final[dict[str, Any]] = {"podMonitor": {"enabled": True}}
 OF_THE_ADAPTER: Final[dict[str, dict[str, Any]]] = {
     rule["name"]["as"]: rule
     for rule in yaml.safe_load((CHART / "files" / "prometheus-adapter.yaml").read_text())["rules"][
@@ -37,8 +38,8 @@ def objects(helm: Helm, kind: str, **values: Any) -> dict[str, Any]:
     return found
 
 
-def scaled_by(helm: Helm) -> dict[str, dict[str, Any]]:
-    spec = objects(helm, "HorizontalPodAutoscaler", hpa={"enabled": True})["spec"]
+def scaled_by(helm: Helm, **values: Any) -> dict[str, dict[str, Any]]:
+    spec = objects(helm, "HorizontalPodAutoscaler", hpa={"enabled": True}, **values)["spec"]
     return {each["external"]["metric"]["name"]: each["external"] for each in spec["metrics"]}
 
 
@@ -51,24 +52,39 @@ def test_the_autoscaler_scales_by_what_the_adapter_serves(helm: Helm) -> None:
         assert each["metric"]["selector"] == {"matchLabels": {"namespace": "llm"}}
 
 
-def adapters_queries() -> list[str]:
-    """As the adapter asks for the namespace `llm`."""
+def adapters_queries(helm: Helm, **values: Any) -> list[str]:
+    """As the adapter asks when the autoscaler does."""
+    metrics = scaled_by(helm, **values)
     return [
         rule["metricsQuery"]
         .replace("<<.Series>>", rule["seriesQuery"].partition("{")[0])
-        .replace("<<.LabelMatchers>>", NAMESPACE)
-        for rule in OF_THE_ADAPTER.values()
+        .replace("<<.LabelMatchers>>", matchers(metrics[name]["metric"]["selector"]["matchLabels"]))
+        for name, rule in OF_THE_ADAPTER.items()
     ]
 
 
-def kedas_queries(helm: Helm) -> list[str]:
-    spec = objects(helm, "ScaledObject", keda={"enabled": True})["spec"]
+def matchers(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{value}"' for name, value in labels.items())
+
+
+def kedas_queries(helm: Helm, **values: Any) -> list[str]:
+    spec = objects(helm, "ScaledObject", keda={"enabled": True}, **values)["spec"]
     return [trigger["metadata"]["query"] for trigger in spec["triggers"]]
 
 
-def read_by(replica: str, *, queue: str = "q", backlog: int, readable: int = 1) -> dict[str, int]:
+QUERIES: Final[Mapping[str, Callable[..., list[str]]]] = {
+    "hpa": adapters_queries,
+    "keda": kedas_queries,
+}
+
+
+def read_by(
+    replica: str, *, queue: str = "q", backlog: int, readable: int = 1, release: str = ""
+) -> dict[str, int]:
     """What a replica says of a queue of which a tenth is urgent."""
     labels = f'{NAMESPACE}, instance="{replica}", queue_id="{queue}"'
+    if release:
+        labels += f', app_kubernetes_io_instance="{release}"'
     urgent = f'{PREFIX}deadline_proximity_millis_bucket{{{labels}, le="%s"}}'
     return {
         f"{PREFIX}broker_backlog{{{labels}}}": backlog,
@@ -105,18 +121,48 @@ def test_a_backlog_counts_once_and_only_while_it_can_be_read(
     backlog: list[int],
     urgent: list[int],
 ) -> None:
-    queries = adapters_queries() if whose == "hpa" else kedas_queries(helm)
+    answer(promtool, tmp_path, QUERIES[whose](helm), series, (backlog, urgent))
+
+
+def answer(
+    promtool: str,
+    folder: Path,
+    queries: Sequence[str],
+    series: Mapping[str, int],
+    figures: Sequence[list[int]],
+) -> None:
+    """Assert that they do, each with its figures."""
     test = {
         "interval": "1m",
         "input_series": [{"series": name, "values": str(value)} for name, value in series.items()],
         "promql_expr_test": [
             {"expr": query, "exp_samples": [{"labels": "{}", "value": value} for value in values]}
-            for query, values in zip(queries, (backlog, urgent), strict=True)
+            for query, values in zip(queries, figures, strict=True)
         ],
     }
-    file = tmp_path / "autoscaling.json"
+    file = folder / "autoscaling.json"
     file.write_text(json.dumps({"rule_files": [], "tests": [test]}))
     done = subprocess.run(
         [promtool, "test", "rules", str(file)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("whose", QUERIES)
+def test_another_release_in_the_namespace_counts_apart(
+    helm: Helm, promtool: str, tmp_path: Path, whose: str
+) -> None:
+    """Its queue may even be called the same, on another broker."""
+    series = (
+        read_by("one", backlog=400, release="rel")
+        | read_by("two", backlog=900, release="other")
+        | read_by("two", queue="its own", backlog=50, release="other")
+    )
+    answer(promtool, tmp_path, QUERIES[whose](helm, **SCRAPED), series, ([400], [40]))
+
+
+def test_the_pod_monitor_says_whose_the_series_are(helm: Helm) -> None:
+    label = "app.kubernetes.io/instance"
+    assert objects(helm, "PodMonitor", **SCRAPED)["spec"]["podTargetLabels"] == [label]
+    pod = objects(helm, "Deployment", **SCRAPED)["spec"]["template"]
+    assert pod["metadata"]["labels"][label] == "rel"

@@ -23,6 +23,8 @@ SETS = {file.stem: file for file in sorted((Path(__file__).parent / "value_sets"
 ENVIRONMENT = {"INFERENCE_API_KEY": "key", "METRICS_TOKEN": "token"}
 GATEWAY: dict[str, Any] = {"transport": {"queues": [{"igw_base_url": "http://gateway"}]}}
 BROKER = {"existingSecret": "redis-url"}
+OF_THE_RELEASE = 'app_kubernetes_io_instance="rel", namespace="llm"'
+"""What tells its series from others, where the PodMonitor is on."""
 
 Objects = list[dict[str, Any]]
 
@@ -334,7 +336,7 @@ def test_the_pool_label_of_model_servers_is_theirs_else_the_given_one(helm: Helm
 
 
 def test_alerts_are_those_of_the_file_with_the_changes_of_the_values(helm: Helm) -> None:
-    source = (CHART / "files" / "alerts.yaml").read_text().replace('job=~".+"', 'namespace="llm"')
+    source = (CHART / "files" / "alerts.yaml").read_text().replace('job=~".+"', OF_THE_RELEASE)
     before = [rule for group in yaml.safe_load(source)["groups"] for rule in group["rules"]]
     groups = one(helm.template(values("observed")), "PrometheusRule")["spec"]["groups"]
     after = {rule["alert"]: rule for group in groups for rule in group["rules"]}

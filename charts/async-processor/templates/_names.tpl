@@ -85,7 +85,19 @@ WARNING: there are several replicas, and the gate of {{ index . 0 }} is not `sha
 {{- dig "server" "metrics_port" 9090 .Values.config }}
 {{- end }}
 
+{{/* What this release's series are told by; the second label is there because of our PodMonitor. */}}
+{{- define "async-processor.seriesLabels" -}}
+namespace: {{ .Release.Namespace | quote }}
+{{- if .Values.podMonitor.enabled }}
+app_kubernetes_io_instance: {{ .Release.Name | quote }}
+{{- end }}
+{{- end }}
+
 {{/* The matchers of this release's series. */}}
 {{- define "async-processor.seriesSelector" -}}
-{{- .Values.seriesSelector | default (printf "namespace=%q" .Release.Namespace) }}
+{{- $matchers := list }}
+{{- range $label, $value := include "async-processor.seriesLabels" . | fromYaml }}
+{{- $matchers = append $matchers (printf "%s=%q" $label $value) }}
+{{- end }}
+{{- .Values.seriesSelector | default (join ", " $matchers) }}
 {{- end }}
