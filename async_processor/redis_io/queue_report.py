@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from async_processor.redis_io.client import RedisClient
+from async_processor.redis_io.client import Command, RedisClient
 from async_processor.redis_io.keys import lot_key, queue_keys
+from async_processor.redis_io.scripts import FIRST
 
 _MILLISECONDS_FROM: Final = 1e11
 """A score above it was meant to be in seconds and is in milliseconds."""
@@ -52,22 +53,22 @@ async def read_report(
             ("ZCARD", queue_name),
             ("ZCOUNT", queue_name, "-inf", now),
             ("ZCOUNT", queue_name, _MILLISECONDS_FROM, "+inf"),
-            ("ZRANGE", queue_name, 0, 0, "WITHSCORES"),
-            ("ZRANGE", keys.lots, 0, -1, "WITHSCORES"),
+            _first_of(queue_name),
+            ("ZRANGE", keys.lots, 0, -1),
             ("ZCARD", keys.leases),
             ("ZCOUNT", keys.leases, "-inf", now * 1000),
             ("ZRANGEBYSCORE", keys.leases, f"({now * 1000}", "+inf", "WITHSCORES", "LIMIT", 0, 1),
             ("ZCARD", retry_queue),
             ("ZCOUNT", retry_queue, "-inf", now),
-            ("ZRANGE", retry_queue, 0, 0, "WITHSCORES"),
+            _first_of(retry_queue),
             ("LLEN", dead_letter_queue),
             ("LLEN", keys.stranded),
         ]
     )
-    (waiting, expired, in_ms, oldest, lots, *answers) = answers
-    (leased, ended, lease, retries, due, next_retry, letters, astray) = answers
+    (waiting, expired, in_ms, first, lots, *answers) = answers
+    (leased, ended, lease, retries, due, first_retry, letters, astray) = answers
     parked: list[int] = await client.pipeline(
-        [("ZCARD", lot_key(queue_name, lot.decode())) for lot in lots[::2]]
+        [("ZCARD", lot_key(queue_name, lot.decode())) for lot in lots]
     )
     return QueueReport(
         queue_name=queue_name,
@@ -76,21 +77,23 @@ async def read_report(
         parked=sum(parked),
         expired=expired,
         in_milliseconds=in_ms,
-        oldest_deadline=_lowest(oldest, lots),
+        oldest_deadline=_score(first),
         leased=leased,
         leases_ended=ended,
         next_lease_end=float(lease[1]) / 1000 if lease else None,
         retries=retries,
         retries_due=due,
-        next_retry=_first_score(next_retry),
+        next_retry=_score(first_retry),
         dead_letters=letters,
         stranded=astray,
     )
 
 
-def _lowest(*answers: list[bytes]) -> float | None:
-    return min((float(answer[1]) for answer in answers if answer), default=None)
+def _first_of(queue_name: str) -> Command:
+    """What asks for the lowest score of a queue and its lots, and for no message."""
+    return FIRST.command((queue_name, queue_keys(queue_name).lots), (0,))
 
 
-def _first_score(answer: list[bytes]) -> float | None:
-    return float(answer[1]) if answer else None
+def _score(first: list[bytes]) -> float | None:
+    _, lowest, _ = first
+    return float(lowest) if lowest else None

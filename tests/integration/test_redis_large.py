@@ -11,6 +11,7 @@ import pytest
 from async_processor.redis_io.address import COMMAND_SECONDS, command_seconds
 from async_processor.redis_io.client import Argument
 from async_processor.redis_io.keys import go_claim_keys
+from async_processor.redis_io.queue_report import read_report
 from async_processor.testing.messages import DEADLINE, message
 from async_processor.testing.redis_probe import RedisProbe, redis_probe
 from async_processor.testing.servers import server_binaries
@@ -23,6 +24,7 @@ from async_processor.wire.result import ErrorCode, Result
 
 SERVERS = server_binaries()
 MIB = 2**20
+RETRY, DEAD = "retry-sortedset", "dead-letter-list"
 
 
 @pytest.fixture(params=SERVERS)
@@ -179,15 +181,26 @@ def test_the_time_for_a_command_grows_with_it() -> None:
     assert command_seconds(64 * MIB) == COMMAND_SECONDS + 16
 
 
+async def sent_by(probe: RedisProbe) -> int:
+    """Bytes that the server has sent to anybody."""
+    told = (await probe.client.execute("INFO", "stats")).decode()
+    return int(told.partition("total_net_output_bytes:")[2].split()[0])
+
+
 async def test_reading_the_backlog_moves_no_large_message(probe: RedisProbe) -> None:
     await submit(probe, "large", payload={"prompt": "x" * 3 * MIB}, created=1)
     replica = await probe.replica()
-
-    async def sent() -> int:
-        told = (await probe.client.execute("INFO", "stats")).decode()
-        return int(told.partition("total_net_output_bytes:")[2].split()[0])
-
-    before = await sent()
+    before = await sent_by(probe)
     backlog = await replica.backlog(QUEUE, ())
     assert (backlog.waiting, backlog.oldest_deadline) == (1, DEADLINE)
-    assert await sent() - before < MIB
+    assert await sent_by(probe) - before < MIB
+
+
+async def test_looking_at_a_queue_moves_no_large_message(probe: RedisProbe) -> None:
+    await submit(probe, "large", payload={"prompt": "x" * 3 * MIB})
+    await probe.client.execute("ZADD", RETRY, DEADLINE + 1, "x" * 3 * MIB)
+    before = await sent_by(probe)
+    report = await read_report(probe.client, QUEUE, retry_queue=RETRY, dead_letter_queue=DEAD)
+    assert (report.waiting, report.oldest_deadline) == (1, DEADLINE)
+    assert (report.retries, report.next_retry) == (1, DEADLINE + 1)
+    assert await sent_by(probe) - before < MIB
