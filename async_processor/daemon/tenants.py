@@ -61,10 +61,7 @@ def _together(one: NamedQuota, other: NamedQuota) -> NamedQuota:
 
 def named_tenants(settings: Settings, pool_id: str) -> Mapping[str, Mapping[str, str]]:
     """Those who are named on the way of a pool's requests, by metadata attribute: what a request
-    says there, and the tenant that this is.
-
-    The weights, by which a pool is shared, come before the quotas.
-    """
+    says there, and the tenant that this is."""
     names = defaultdict[str, dict[str, str]](dict)
     for attribute, said in (
         *_in_weights(settings.merge_policy),

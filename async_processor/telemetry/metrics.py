@@ -32,6 +32,8 @@ from async_processor.telemetry.series import (
     Series,
     owned_by_pool,
 )
+from async_processor.telemetry.tallies import Tally
+from async_processor.wire.tenants import canonical
 
 
 class BacklogReading(Protocol):
@@ -223,30 +225,25 @@ class PoolMetrics(_GateMetrics):
 
 
 class TenantMetrics:
-    """Whose requests a pool starts.
+    """Whose requests a pool starts, by each metadata attribute that tenants are named by.
 
-    `names` are by metadata attribute what a request may say there, and the tenant that this is. The
-    first attribute that names one decides; whom none names is one of the others.
+    `names` are by attribute what a request may say there, and the tenant that this is. Whom an
+    attribute names not is one of its others, so that its counts add up to all requests.
     """
 
     def __init__(
         self, series: Series, pool_name: str, names: Mapping[str, Mapping[str, str]]
     ) -> None:
-        started = partial(series.tenant_started.labels, pool_name)
-        self._named = [
-            (attribute, {said: started(tenant) for said, tenant in tenants.items()})
-            for attribute, tenants in names.items()
-        ]
-        self._others = started(OTHER_TENANTS)
+        self._by_attribute: list[tuple[str, Mapping[str, Tally], Tally]] = []
+        for attribute, tenants in names.items():
+            started = partial(series.tenant_started.labels, pool_name, attribute)
+            named = {said: started(tenant) for said, tenant in tenants.items()}
+            self._by_attribute.append((attribute, named, started(OTHER_TENANTS)))
 
     def started(self, metadata: Mapping[str, str]) -> None:
         """A request with these attributes is dispatched for the first time."""
-        for attribute, tenants in self._named:
-            tenant = tenants.get(metadata.get(attribute, ""))
-            if tenant is not None:
-                tenant.inc()
-                return
-        self._others.inc()
+        for attribute, named, others in self._by_attribute:
+            named.get(canonical(metadata.get(attribute, "")), others).inc()
 
 
 class DrainLimitMetrics:

@@ -213,7 +213,7 @@ class Series:
         self.tenant_started = self._counter(
             "tenant_started_requests",
             "Requests dispatched for the first time, by the tenants that the configuration names",
-            (*POOL, "tenant"),
+            (*POOL, "attribute", "tenant"),
         )
 
     def _declare_process(self) -> None:

@@ -21,6 +21,7 @@ from async_processor.telemetry.series import (
     SHED_REASONS,
 )
 from async_processor.transport.base import Backlog
+from async_processor.wire.tenants import canonical
 
 PREFIX = "llm_d_async_async_"
 QUEUE = 'pool_name="p",queue_id="q",queue_name="n"'
@@ -136,7 +137,7 @@ def test_there_are_no_created_series_and_no_others_than_the_known(
     queue.gate_reading(GateState(type="x", budget=1.0, value=1.0, threshold=0.5))
     pool.worker_limit(1)
     metrics.drain_limit("p")
-    metrics.tenants("p", {})
+    metrics.tenants("p", {"userid": {}})
     metrics.quotas(in_use={("x", "a"): 1}, limits={("x", "a"): 2})
     queue.backlog(Backlog(waiting=1, oldest_age=1.0))
     histograms = {f"{name}{part}" for name in BOUNDS for part in ("_bucket", "_sum", "_count")}
@@ -354,23 +355,36 @@ def test_started_requests_count_for_the_tenants_that_are_named(metrics: Metrics)
     names = {"team": {"red": "red"}, "userid": {"a": "a", "": "a"}}
     tenants = metrics.tenants("p", names)
 
-    def counted() -> dict[str, float | None]:
-        labels = {tenant: f'pool_name="p",tenant="{tenant}"' for tenant in ("a", "red", "*")}
+    def counted(attribute: str) -> dict[str, float | None]:
         scrape = Scrape(metrics)
         return {
-            tenant: scrape("tenant_started_requests_total", label)
-            for tenant, label in labels.items()
+            tenant: scrape(
+                "tenant_started_requests_total",
+                f'pool_name="p",attribute="{attribute}",tenant="{tenant}"',
+            )
+            for tenant in (*names[attribute].values(), "*")
         }
 
-    assert counted() == {"a": 0, "red": 0, "*": 0}
+    assert counted("userid") == {"a": 0, "*": 0}
     tenants.started({"userid": "a"})
     tenants.started({})
     tenants.started({"userid": "a", "team": "red"})
     tenants.started({"userid": "somebody", "team": "blue"})
     tenants.started({"userid": "*"})
-    assert counted() == {"a": 2, "red": 1, "*": 2}
+    assert counted("userid") == {"a": 3, "*": 2}
+    assert counted("team") == {"red": 1, "*": 4}, "each attribute tells of every request"
     metrics.tenants("p", names).started({"userid": "a"})
-    assert counted() == {"a": 3, "red": 1, "*": 2}
+    assert counted("userid") == {"a": 4, "*": 2}
+
+
+def test_a_request_counts_under_the_name_that_its_quota_counts_under(metrics: Metrics) -> None:
+    long = "x" * 10_000
+    tenants = metrics.tenants("p", {"userid": {canonical(long): "long"}})
+    tenants.started({"userid": long})
+    labels = 'pool_name="p",attribute="userid",tenant="%s"'
+    scrape = Scrape(metrics)
+    assert scrape("tenant_started_requests_total", labels % "long") == 1
+    assert scrape("tenant_started_requests_total", labels % "*") == 0
 
 
 def test_quotas_are_shown_as_long_as_they_are_told(metrics: Metrics) -> None:

@@ -67,11 +67,6 @@ def test_a_pools_tenants_are_those_of_its_queues_of_itself_and_of_the_weights() 
     assert named_tenants(settings, "q") == {"userid": names("a", "elsewhere")}
 
 
-def test_weights_come_first_where_they_go_by_another_attribute() -> None:
-    settings = configuration({"p-1": STARTS}, policy=FAIR | {"attribute": "team"})
-    assert list(named_tenants(settings, "p")) == ["team", "userid"]
-
-
 def test_a_tenant_of_a_quota_may_be_called_like_the_default_of_weights() -> None:
     settings = configuration({"p-1": STARTS | {"limits": {"default": 1}}})
     assert named_tenants(settings, "p") == {"userid": names("default")}
