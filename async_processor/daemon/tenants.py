@@ -19,6 +19,7 @@ from async_processor.config.settings import Settings
 from async_processor.dispatch.merge.weighted_fair import DEFAULT
 from async_processor.dispatch.settings import MergeSettings, WeightedFairPolicy
 from async_processor.fields import without_password
+from async_processor.wire.tenants import canonical
 
 
 class NamedQuota(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ def named_quotas(settings: Settings, own_redis: str) -> Sequence[NamedQuota]:
     """
     quotas: dict[str, NamedQuota] = {}
     for gate in _quotas(_gates(settings)):
-        limits = {tenant: gate.limits[tenant] for tenant in _names(gate.limits)}
+        limits = {canonical(name): gate.limits[name] for name in _names(gate.limits)}
         if limits:
             name = _name(gate, own_redis)
             quota = NamedQuota(name=name, settings=gate, limits=limits)
@@ -76,13 +77,14 @@ _Said = tuple[str, dict[str, str]]
 
 def _in_weights(policy: MergeSettings) -> Iterator[_Said]:
     if isinstance(policy, WeightedFairPolicy):
-        yield policy.attribute, {name: name for name in _names(policy.weights) if name != DEFAULT}
+        names = (name for name in _names(policy.weights) if name != DEFAULT)
+        yield policy.attribute, _canonical(names)
 
 
 def _in_limits(quota: RedisQuotaGate) -> _Said:
     """Who says nothing may count under a tenant's name."""
-    said = {name: name for name in _names(quota.limits)}
-    missing = quota.missing_attribute
+    said = _canonical(_names(quota.limits))
+    missing = canonical(quota.missing_attribute)
     if missing in said and missing not in (ALLOW, REFUSE):
         said[""] = missing
     return quota.attribute, said
@@ -90,6 +92,11 @@ def _in_limits(quota: RedisQuotaGate) -> _Said:
 
 def _names(tenants: Iterable[str]) -> Iterator[str]:
     return (tenant for tenant in tenants if "*" not in tenant)
+
+
+def _canonical(names: Iterable[str]) -> dict[str, str]:
+    """What a request that says these counts under."""
+    return {tenant: tenant for tenant in map(canonical, names)}
 
 
 def _gates(settings: Settings, pool_id: str | None = None) -> Iterator[GateSettings]:

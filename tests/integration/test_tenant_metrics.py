@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from async_processor.admission.base import Continue, Gate
+from async_processor.admission.quota.ledger import AT_ONCE
 from async_processor.config.load import validated
 from async_processor.config.settings import Settings
 from async_processor.daemon.build import Parts, build
@@ -128,6 +129,18 @@ async def test_all_named_tenants_are_read_in_one_call_and_nothing_is_written(
         assert await client.execute("KEYS", "*") == keys
         await client.close()
     assert in_use == dict.fromkeys(tenants, 0) | {"t-7": 1}
+
+
+async def test_many_named_tenants_are_read_in_several_calls_that_hold_up_nobody(
+    redis_url: str,
+) -> None:
+    tenants = {f"t-{number}": 2 for number in range(2 * AT_ONCE + 1)}
+    async with replica(configuration(redis_url, mode="concurrency", limits=tenants)) as alone:
+        await alone.start(f"t-{2 * AT_ONCE}")
+        before = await calls_of_scripts(redis_url)
+        in_use, _ = await alone.shown()
+        assert await calls_of_scripts(redis_url) == before + 3
+    assert in_use == dict.fromkeys(tenants, 0) | {f"t-{2 * AT_ONCE}": 1}
 
 
 async def test_where_nobody_is_named_nothing_is_read(redis_url: str) -> None:

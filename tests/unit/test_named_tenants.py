@@ -8,6 +8,7 @@ from typing import Any
 from async_processor.config.load import validated
 from async_processor.config.settings import Settings
 from async_processor.daemon.tenants import named_quotas, named_tenants
+from async_processor.wire.tenants import canonical
 
 OWN = "redis://r:6379/0"
 SLOTS = {"type": "redis-quota", "mode": "concurrency", "limit": 2}
@@ -78,6 +79,14 @@ def test_who_says_nothing_is_the_tenant_that_he_counts_under() -> None:
     for word in ("allow", "refuse"):
         said = STARTS | {"missing_attribute": word, "limits": {word: 1}}
         assert named_tenants(configuration({"p-1": said}), "p") == {"userid": names(word)}
+
+
+def test_a_long_name_is_the_one_that_it_counts_under() -> None:
+    long = "x" * 10_000
+    settings = configuration({"p-1": STARTS | {"limits": {long: 5}}}, policy=FAIR)
+    (quota,) = named_quotas(settings, OWN)
+    assert quota.limits == {canonical(long): 5}
+    assert named_tenants(settings, "p") == {"userid": names("a", canonical(long))}
 
 
 def test_gates_that_count_together_are_one_quota() -> None:

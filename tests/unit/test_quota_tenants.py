@@ -46,6 +46,12 @@ def test_whom_nothing_names_has_no_limit() -> None:
     assert Tenants("userid", default=None, limits={"*": 3}).limit("b") == 3
 
 
+def test_a_long_name_has_the_limit_that_it_is_given() -> None:
+    long = "x" * (LONGEST_NAME + 1)
+    found = tenants(default=1, **{long: 5})
+    assert found.limit(found.of(candidate(metadata={"userid": long}).envelope.request)) == 5
+
+
 def test_the_attribute_names_the_tenant() -> None:
     found = Tenants("team", default=1, limits={})
     assert found.of(candidate(metadata={"team": "x", "userid": "y"}).envelope.request) == "x"

@@ -90,11 +90,14 @@ class Ledger:
         return answer
 
     async def read(self, questions: Sequence[Question]) -> Sequence[int]:
-        """All answers in one call, apart from what is asked: if it fails, nothing else does.
+        """All answers, apart from what is asked: if it fails, nothing else does.
 
         Raises BrokerUnavailable.
         """
-        return await self._call(questions)
+        answers: list[int] = []
+        for first in range(0, len(questions), AT_ONCE):
+            answers += await self._call(questions[first : first + AT_ONCE])
+        return answers
 
     async def flush(self, timeout: float) -> None:
         """Wait until everything is answered, at most `timeout` seconds; give the rest up."""

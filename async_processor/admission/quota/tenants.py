@@ -24,8 +24,8 @@ class Tenants:
     def __init__(self, attribute: str, *, default: int | None, limits: Mapping[str, int]) -> None:
         self.attribute = attribute
         self._default = default
-        self._names = {name: limit for name, limit in limits.items() if "*" not in name}
-        patterns = sorted(limits.keys() - self._names.keys(), key=len, reverse=True)
+        self._names = {canonical(name): limit for name, limit in limits.items() if "*" not in name}
+        patterns = sorted((name for name in limits if "*" in name), key=len, reverse=True)
         self._patterns = {pattern: limits[pattern] for pattern in patterns}
         self.limit = lru_cache(_REMEMBERED)(self._limit)
         """How much a tenant may use; None: it has no limit."""
