@@ -17,7 +17,7 @@ from async_processor.daemon.config_watch import ConfigWatch
 from async_processor.daemon.readiness import Stage
 from async_processor.daemon.signals import heeded
 from async_processor.errors import BrokerUnavailable
-from async_processor.lifecycle import Watch
+from async_processor.lifecycle import Watch, few_at_a_time
 from async_processor.settlement.held import Interruption, Phase
 from async_processor.telemetry.logs import get_logger
 
@@ -130,7 +130,7 @@ class Daemon:
             "draining", running=len(holdings), timeout=self._parts.topology.settings.drain_timeout
         )
         await self._patience(self._parts.topology.settings.drain_timeout)
-        for held in holdings:
+        async for held in few_at_a_time(holdings):
             held.interrupt(Interruption.DRAINED)
         await self._patience(SETTLING_TIME, hurry=False)
 

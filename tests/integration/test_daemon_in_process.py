@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from async_processor.daemon import gate_gauges
 from async_processor.daemon.build import Parts, build
 from async_processor.daemon.daemon import Daemon
 from async_processor.dispatch.pool import Pool
+from async_processor.lifecycle import FEW
 from async_processor.sim.pool import SimulatedPool
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.memory_probe import MemoryProbe, memory_probe
@@ -128,11 +130,16 @@ async def stage(
         try:
             yield running
         finally:
-            if not running.running.done():
-                os.kill(os.getpid(), signal.SIGTERM)
-                await asyncio.sleep(0)
-                os.kill(os.getpid(), signal.SIGTERM)
-            await running.running
+            await end_at_once(running)
+
+
+async def end_at_once(running: Stage) -> None:
+    """The drain is cut short."""
+    if not running.running.done():
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+    await running.running
 
 
 async def test_every_request_gets_its_answer() -> None:
@@ -208,6 +215,28 @@ async def test_a_running_call_is_cancelled_and_its_connection_closed() -> None:
         await eventually(idle)
         assert await running.probe.get_key(active_key("r-1")) is None
         assert await running.probe.get_key(cancel_key("r-1")) is None
+
+
+async def test_calls_are_cut_off_a_few_at_a_time() -> None:
+    """Or the loop would do nothing else meanwhile: no lease extended, no probe answered."""
+    count = 4 * FEW
+    async with stage(workers=count, latency=600) as running:
+        for number in range(count):
+            await running.submit(f"r-{number}")
+        await running.calls(count)
+        held = list(running.parts.shared.holdings)
+        cut_off: list[int] = []
+
+        async def others() -> None:
+            while True:
+                cut_off.append(sum(each.interruption is not None for each in held))
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(others())
+        await end_at_once(running)
+        watching.cancel()
+        assert cut_off[-1] == len(held) == count
+        assert max(after - before for before, after in pairwise(cut_off)) <= FEW
 
 
 async def test_a_closed_gate_sends_nothing_and_still_answers_the_expired() -> None:
