@@ -17,6 +17,7 @@ from async_processor.fields import Confirm, TlsSettings
 from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import follow_cluster, open_client
 from async_processor.redis_io.keys import go_claim_keys
+from async_processor.redis_io.queue_report import read_report
 from async_processor.testing.candidates import candidate
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.messages import DEADLINE, message
@@ -151,6 +152,24 @@ async def test_messages_park_and_come_back(cluster: str, client: RedisClient) ->
     for lot in await transport.lots(QUEUE):
         assert await transport.recall(QUEUE, lot, 9) == 2
     assert await client.execute("KEYS", "*") == [QUEUE.encode()]
+    await transport.stop()
+
+
+async def test_a_look_finds_what_is_parked_and_retries_in_another_slot(
+    cluster: str, client: RedisClient
+) -> None:
+    transport = RedisSortedSet(settings(cluster), [QUEUE])
+    await transport.start()
+    await client.execute("ZADD", QUEUE, DEADLINE, message("r-1"))
+    (delivery,) = await transport.claim(QUEUE, 1, suspects=False)
+    await transport.settle(delivery, Park(lot="tenant"))
+    await client.execute("ZADD", QUEUE, DEADLINE + 9, message("r-2"))
+    await client.execute("ZADD", "retries", DEADLINE + 1, message("r-3"))
+
+    report = await read_report(client, QUEUE, retry_queue="retries", dead_letter_queue="dead")
+
+    assert (report.waiting, report.parked, report.oldest_deadline) == (1, 1, DEADLINE)
+    assert (report.retries, report.next_retry) == (1, DEADLINE + 1)
     await transport.stop()
 
 
