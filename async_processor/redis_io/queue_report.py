@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from async_processor.redis_io.client import Command, RedisClient
+from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.keys import lot_key, queue_keys
 from async_processor.redis_io.scripts import FIRST
 
@@ -53,14 +53,14 @@ async def read_report(
             ("ZCARD", queue_name),
             ("ZCOUNT", queue_name, "-inf", now),
             ("ZCOUNT", queue_name, _MILLISECONDS_FROM, "+inf"),
-            _first_of(queue_name),
+            FIRST.command((queue_name, keys.lots), (0,)),
             ("ZRANGE", keys.lots, 0, -1),
             ("ZCARD", keys.leases),
             ("ZCOUNT", keys.leases, "-inf", now * 1000),
             ("ZRANGEBYSCORE", keys.leases, f"({now * 1000}", "+inf", "WITHSCORES", "LIMIT", 0, 1),
             ("ZCARD", retry_queue),
             ("ZCOUNT", retry_queue, "-inf", now),
-            _first_of(retry_queue),
+            FIRST.command((retry_queue,), (0,)),
             ("LLEN", dead_letter_queue),
             ("LLEN", keys.stranded),
         ]
@@ -87,11 +87,6 @@ async def read_report(
         dead_letters=letters,
         stranded=astray,
     )
-
-
-def _first_of(queue_name: str) -> Command:
-    """What asks for the lowest score of a queue and its lots, and for no message."""
-    return FIRST.command((queue_name, queue_keys(queue_name).lots), (0,))
 
 
 def _score(first: list[bytes]) -> float | None:

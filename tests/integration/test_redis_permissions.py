@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from async_processor.redis_io.connect import open_client
 from async_processor.redis_io.keys import queue_keys
-from async_processor.testing.messages import message
+from async_processor.redis_io.queue_report import read_report
+from async_processor.testing.messages import DEADLINE, message
 from async_processor.testing.redis_probe import RedisProbe, probing
 from async_processor.testing.servers import RedisServer, server_binaries
 from async_processor.testing.stage import QUEUE, answer, claim_one, submit
@@ -160,3 +162,14 @@ async def test_a_denial_of_everything_is_waited_out(server: RedisServer) -> None
                 await asyncio.wait_for(asyncio.shield(settling), 0.5)
         async with limited(server):
             assert await asyncio.wait_for(settling, 60) is Settlement.DONE
+
+
+async def test_a_look_needs_no_key_that_is_of_no_use_to_it(server: RedisServer) -> None:
+    async with limited(server, "{retry-sortedset}:*") as probe:
+        await probe.client.execute("ZADD", "retry-sortedset", DEADLINE, message("a"))
+        reader = open_client(f"redis://limited:pw@127.0.0.1:{server.port}/0")
+        report = await read_report(
+            reader, QUEUE, retry_queue="retry-sortedset", dead_letter_queue="dead-letter-list"
+        )
+        await reader.close()
+        assert (report.retries, report.next_retry) == (1, DEADLINE)
