@@ -25,9 +25,9 @@ from async_processor.dispatch.kept_slots import KEPT, KeptSlots
 from async_processor.dispatch.merge.base import MergePolicy, Ready
 from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import QueueSettings
-from async_processor.dispatch.timeouts import Timeouts
 from async_processor.listeners import Leave, nobody_tells
 from async_processor.telemetry.metrics import PoolMetrics, TenantMetrics
+from async_processor.timeouts import Timeouts
 
 GATHERING: Final = 0.002
 """Seconds that a nearly full pool waits for more slots to come free, so that one claim fills
@@ -71,7 +71,8 @@ class Pool:
         """How many workers all processes of this replica have; gates divide it as the pool does.
         Only `reconfigure` writes it."""
         self.tenants: TenantMetrics | None = None
-        """What counts whose requests start here, where a tenant is named. Only a reload writes it."""
+        """What counts whose requests start here, where a tenant is named.
+        Only a reload writes it."""
         self._portion = portion
         """This process's part of them."""
         self._metrics = metrics
@@ -184,8 +185,8 @@ class Pool:
 
     def leaves_lane(self, ready: Ready) -> None:
         """A request that waited does not any more."""
-        self._turns.pop(ready, None)
-        self.merge.remove(ready, self._clock.monotonic())
+        if self._turns.pop(ready, None) is not None:
+            self.merge.remove(ready, self._clock.monotonic())
 
     def _offer_soon(self) -> None:
         """Offer at once, or, when nearly every slot is taken, when more may have come free.

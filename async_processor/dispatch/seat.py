@@ -8,7 +8,7 @@ from typing import Protocol
 
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.settings import QueueSettings
-from async_processor.dispatch.timeouts import Timeouts
+from async_processor.timeouts import Timeouts
 
 
 class Stand(IntEnum):  # its members are keys on the way of each request: ints are quickly hashed
@@ -70,10 +70,12 @@ class Seat:
         self.ready = ready
         if lot is not None:
             return lot
-        self._turn = asyncio.get_running_loop().create_future()
+        timeouts = self._pool.timeouts
+        self._turn = timeouts.loop.create_future()
         self._move(Stand.LANE)
         try:
-            await self._pool.timeouts.wait(self._turn, timeout)
+            with timeouts.limit(timeout):
+                await self._turn
         finally:
             self._pool.leaves_lane(ready)
         return None

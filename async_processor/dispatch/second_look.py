@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from async_processor.admission.base import Gate
-from async_processor.dispatch.ranking import Ranking
 from async_processor.dispatch.seat import Seat
 from async_processor.listeners import Subscriptions
+from async_processor.ranking import Ranking
 
 
 class SecondLook:

@@ -15,7 +15,6 @@ The promises:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -40,6 +39,7 @@ from async_processor.inference.exchange import (
 )
 from async_processor.inference.failures import FOREIGN, no_answer
 from async_processor.inference.tls import client_context
+from async_processor.timeouts import Timeouts
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 
@@ -74,6 +74,7 @@ class HttpEngine:
         self._answer_bytes = answer_bytes
         self._header_bytes = header_bytes
         self._tls = tls or TlsSettings()
+        self._timeouts = Timeouts()
         self._connector: aiohttp.TCPConnector | None = None
         self._target = lru_cache(_TARGETS)(partial(Target, usual=_usual_headers()))
 
@@ -92,10 +93,10 @@ class HttpEngine:
     async def send(self, call: Call) -> Reply:
         """Make one attempt. Raises nothing but CancelledError."""
         try:
-            async with asyncio.timeout(call.timeout) as limit:
+            with self._timeouts.limit(call.timeout) as limit:
                 return await self._attempt(call)
         except FOREIGN as error:
-            if limit.expired():
+            if limit.expired:
                 message = f"{Failure.TIMEOUT}: no answer within {call.timeout:.3g} s"
                 return NoAnswer(failure=Failure.TIMEOUT, message=message)
             return no_answer(error)

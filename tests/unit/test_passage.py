@@ -34,7 +34,6 @@ from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat, Stand
 from async_processor.dispatch.settings import QueueSettings
 from async_processor.dispatch.stay import Stay
-from async_processor.dispatch.timeouts import Timeouts
 from async_processor.listeners import Leave, Listeners
 from async_processor.settlement.decision import Decision, Ending
 from async_processor.settlement.held import Held, Phase
@@ -43,6 +42,7 @@ from async_processor.settlement.triage import Triage
 from async_processor.telemetry.metrics import Metrics
 from async_processor.testing.clock import ManualClock
 from async_processor.testing.messages import message
+from async_processor.timeouts import Timeouts
 from async_processor.transport.base import Delivery
 from async_processor.wire.envelope import read
 
@@ -66,7 +66,8 @@ class Gauges:
 class Places:
     """The seats of a pool without an end."""
 
-    timeouts = Timeouts()
+    def __init__(self) -> None:
+        self.timeouts = Timeouts()
 
     def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None: ...
 

@@ -7,7 +7,7 @@ import weakref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_processor.dispatch.ranking import Ranking
+from async_processor.ranking import Ranking
 
 
 class Item:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from async_processor.dispatch.merge.base import Ready
 from async_processor.dispatch.merge.shares import Shares
-from async_processor.dispatch.ranking import Ranking
+from async_processor.ranking import Ranking
 
 
 class Lane:
