@@ -7,18 +7,22 @@ a quarter in a large pool.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 
 class Places:
     """Of a pool with so many workers and lanes; each lane keeps at least `least`."""
 
     def __init__(self, *, workers: int, lanes: int, least: int) -> None:
-        kept = max(least, workers // (4 * lanes))
-        self._kept = (kept,) * lanes
-        self._all = workers + (lanes - 1) * kept
+        self._kept = max(least, workers // (4 * lanes))
+        self._taken = [0] * lanes
+        self._for_any = workers - self._kept
+        """Left of those that no lane keeps for itself; may be < 0."""
 
-    def left(self, taken: Sequence[int], lane: int) -> int:
-        """How many more a lane may take, of what all lanes have taken; may be < 0."""
-        for_any = self._all - sum(map(max, taken, self._kept))
-        return for_any + max(0, self._kept[lane] - taken[lane])
+    def take(self, lane: int, change: int) -> None:
+        """A lane takes so many more, or fewer."""
+        before = max(self._taken[lane], self._kept)
+        self._taken[lane] += change
+        self._for_any -= max(self._taken[lane], self._kept) - before
+
+    def left(self, lane: int) -> int:
+        """How many more a lane may take; may be < 0."""
+        return self._for_any + max(0, self._kept - self._taken[lane])

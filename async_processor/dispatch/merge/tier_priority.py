@@ -50,43 +50,43 @@ class TierPriority:
 
     def __init__(self, *, workers: int, tier_label: str) -> None:
         self._lanes = tuple(Lane() for _ in LANES)
-        self._standing = [0] * len(LANES)
-        """By lane."""
-        self._claimed = [0] * len(LANES)
-        """By lane, with those that are expected, which count in both lanes that they may turn out
-        to belong in."""
-        self._places = Places(workers=workers, lanes=len(LANES), least=1)
+        self._standing = Places(workers=workers, lanes=len(LANES), least=1)
+        self._claimed = Places(workers=workers, lanes=len(LANES), least=1)
+        """With those that are expected, which count in both lanes that they may turn out to belong
+        in."""
         self._tier_label = tier_label
         self._rounds = Rounds()
         self._looks = Looks(most=LOOKS, pace=LOOKS)
         self._recalls = Listeners[[]]()
-        self._expected: Counter[tuple[Tier, str]] = Counter()
-        """By tier and queue."""
+        self._expected: Counter[tuple[int, str]] = Counter()
+        """By the tier's rank and the queue."""
         self._classified: set[str] = set()
         """Queues whose gate tells what a quota covers."""
 
     def choose(self, queues: Sequence[QueueSettings], now: float) -> int:
         """The highest tier; among equals in turns."""
-        names = [queue.queue_name for queue in queues]
-        ranks = [self._tier(queue).rank for queue in queues]
-        highest = min(ranks)
-        equals = {name: 1.0 for name, rank in zip(names, ranks, strict=True) if rank == highest}
-        return names.index(self._rounds.choose(equals, now))
+        highest = min([self._tier(queue).rank for queue in queues])
+        equals = {
+            queue.queue_name: index
+            for index, queue in enumerate(queues)
+            if self._tier(queue).rank == highest
+        }
+        return equals[self._rounds.choose(dict.fromkeys(equals, 1.0), now)]
 
     def expect(self, queue: QueueSettings, change: int) -> None:
         tier, name = self._tier(queue), queue.queue_name
-        self._expected[tier, name] += change
-        self._claimed[lane_of(tier, Classification.OVERFLOW)] += change
+        self._expected[tier.rank, name] += change
+        self._claimed.take(lane_of(tier, Classification.OVERFLOW), change)
         if name in self._classified:
-            self._claimed[lane_of(tier, Classification.RESERVED)] += change
+            self._claimed.take(lane_of(tier, Classification.RESERVED), change)
 
     def room(self, queue: QueueSettings, now: float) -> int:
         """Where only the overflow lane is full, the queue is looked through for what is covered."""
-        taken, tier = self._claimed, self._tier(queue)
-        overflow = self._places.left(taken, lane_of(tier, Classification.OVERFLOW))
+        tier = self._tier(queue)
+        overflow = self._claimed.left(lane_of(tier, Classification.OVERFLOW))
         if queue.queue_name not in self._classified:
             return overflow
-        reserved = self._places.left(taken, lane_of(tier, Classification.RESERVED))
+        reserved = self._claimed.left(lane_of(tier, Classification.RESERVED))
         if overflow > 0:
             return min(reserved, overflow)
         return min(reserved, self._looks.left(now))
@@ -95,7 +95,7 @@ class TierPriority:
         name, lane = ready.queue.queue_name, self.lane(ready.queue, ready.classification)
         if ready.classification is not Classification.NONE and name not in self._classified:
             self._classify(name)
-        if self._left(lane) <= 0:
+        if self._standing.left(lane) <= 0:
             self._looks.in_vain()
             return ready.lot or LOT + LANES[lane]
         if ready.classification is Classification.RESERVED:
@@ -123,20 +123,21 @@ class TierPriority:
         self._recalls.tell()
 
     def _take(self, lane: int, change: int) -> None:
-        self._standing[lane] += change
-        self._claimed[lane] += change
+        self._standing.take(lane, change)
+        self._claimed.take(lane, change)
 
     def _classify(self, name: str) -> None:
         """The queue's gate tells what a quota covers: what is expected may be covered, too."""
         self._classified.add(name)
         for tier in Tier:
-            self._claimed[lane_of(tier, Classification.RESERVED)] += self._expected[tier, name]
+            lane = lane_of(tier, Classification.RESERVED)
+            self._claimed.take(lane, self._expected[tier.rank, name])
 
     def lot_room(
         self, queue: QueueSettings, lot: str, covered: int, coming: Mapping[str, int]
     ) -> int | None:
         """What comes back goes into the reserved lane as far as it is covered, else overflow."""
-        room = self._left(self._lane_of_lot(queue, lot, covered)) - sum(coming.values())
+        room = self._standing.left(self._lane_of_lot(queue, lot, covered)) - sum(coming.values())
         return max(0, min(room, covered) if covered else room)
 
     def on_room(self, recall: Callable[[], None]) -> Leave:
@@ -144,9 +145,6 @@ class TierPriority:
 
     def lane(self, queue: QueueSettings, classification: Classification) -> int:
         return lane_of(self._tier(queue), classification)
-
-    def _left(self, lane: int) -> int:
-        return self._places.left(self._standing, lane)
 
     def _lane_of_lot(self, queue: QueueSettings, lot: str, covered: int) -> int:
         name = lot.removeprefix(LOT)

@@ -130,7 +130,7 @@ class WeightedFair:
         if inflow.crowded and not all(self._rooms(tier, inflow, left, now)):
             inflow.looks.found()
         self._lanes[tier].add(tenant, ready, step, now)
-        self._changes += 1
+        self._take(tier, +1)
         return None
 
     def _note(
@@ -144,16 +144,21 @@ class WeightedFair:
     def next(self, now: float, *, covered: bool = False) -> Ready | None:  # noqa: ARG002
         ready = self._overdue(now) or self._in_turn(now)
         if ready is not None:
-            self._made_room()
+            self._made_room(self._tier(ready.queue))
         return ready
 
     def remove(self, ready: Ready, now: float) -> None:
-        if self._lanes[self._tier(ready.queue)].remove(self._tenant(ready), ready, now):
-            self._made_room()
+        tier = self._tier(ready.queue)
+        if self._lanes[tier].remove(self._tenant(ready), ready, now):
+            self._made_room(tier)
 
-    def _made_room(self) -> None:
-        self._changes += 1
+    def _made_room(self, tier: Tier) -> None:
+        self._take(tier, -1)
         self._recalls.tell()
+
+    def _take(self, tier: Tier, change: int) -> None:
+        self._places.take(tier.rank, change)
+        self._changes += 1
 
     def lot_room(
         self,
@@ -206,7 +211,7 @@ class WeightedFair:
         return max(0, ceil((share * left - size) / (1 + share)))
 
     def _left(self, tier: Tier) -> int:
-        return self._places.left([len(lane) for lane in self._lanes.values()], tier.rank)
+        return self._places.left(tier.rank)
 
     def _tier(self, queue: QueueSettings) -> Tier:
         return read(queue.labels.get(self._tier_label, ""))
