@@ -55,14 +55,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Ticket(Protocol):
     """A reservation. Exactly one of `release` and `refund` ends it; a second call does nothing.
 
-    Only `settled` may follow.
+    Only `settled` may follow. Nothing here waits: whom else the end concerns hears of it later.
     """
 
-    async def release(self) -> None:
+    def release(self) -> None:
         """The admitted work ran; what it held is free again."""
         ...
 
-    async def refund(self) -> None:
+    def refund(self) -> None:
         """The admitted work never started; as if it had not been admitted.
 
         Wakes others only if the gate held somebody back meanwhile: otherwise two requests that

@@ -6,11 +6,12 @@ later one holds the request back, fails, or is cut off.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from async_processor.admission.base import Candidate, Continue, Gate, GateState, Ticket, Verdict
+from async_processor.admission.tickets import end_all
 from async_processor.listeners import Leave, all_of
 
 
@@ -35,19 +36,19 @@ class Chain:
         return min(gate.permits(workers) for gate in self._gates)
 
     async def admit(self, candidate: Candidate) -> Verdict:
-        tickets: tuple[Ticket, ...] = ()
+        tickets: list[Ticket] = []
         lot = ""
         try:
             for gate in self._gates:
                 verdict = await gate.admit(candidate)
                 if not isinstance(verdict, Continue):
                     return verdict
-                tickets = (*tickets, verdict.ticket)
+                tickets.append(verdict.ticket)
                 candidate = candidate.classified(verdict.classification)
                 lot = verdict.lot or lot
-            bundle, tickets = Bundle(tickets), ()
+            bundle, tickets = Bundle(tickets), []
         finally:
-            await _end_all(tickets, _refund)
+            end_all(tickets, used=False)
         return Continue(ticket=bundle, classification=candidate.classification, lot=lot)
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
@@ -98,26 +99,8 @@ class Bundle:
         for ticket in self._tickets:
             ticket.on_loss(cut_off)
 
-    async def release(self) -> None:
-        await _end_all(self._tickets, _release)
+    def release(self) -> None:
+        end_all(list(self._tickets), used=True)
 
-    async def refund(self) -> None:
-        await _end_all(self._tickets, _refund)
-
-
-def _release(ticket: Ticket) -> Awaitable[None]:
-    return ticket.release()
-
-
-def _refund(ticket: Ticket) -> Awaitable[None]:
-    return ticket.refund()
-
-
-async def _end_all(tickets: Sequence[Ticket], end: Callable[[Ticket], Awaitable[None]]) -> None:
-    """The last first; one that fails does not keep the others."""
-    if not tickets:
-        return
-    try:
-        await end(tickets[-1])
-    finally:
-        await _end_all(tickets[:-1], end)
+    def refund(self) -> None:
+        end_all(list(self._tickets), used=False)

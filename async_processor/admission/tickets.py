@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from async_processor.admission.base import Ticket
+
 
 def _nothing() -> None:
     """What ending a ticket does that holds nothing."""
@@ -35,10 +37,10 @@ class LocalTicket:
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         """What this process holds by itself is never lost."""
 
-    async def release(self) -> None:
+    def release(self) -> None:
         self._end(self._on_release)
 
-    async def refund(self) -> None:
+    def refund(self) -> None:
         self._end(self._on_refund)
 
     def _end(self, end: Callable[[], None]) -> None:
@@ -48,3 +50,14 @@ class LocalTicket:
 
 HOLDS_NOTHING: Final = LocalTicket()
 """For gates that reserve nothing."""
+
+
+def end_all(tickets: list[Ticket], *, used: bool) -> None:
+    """Take all out and end them, the last first; one that fails does not keep the others."""
+    if not tickets:
+        return
+    ticket = tickets.pop()
+    try:
+        ticket.release() if used else ticket.refund()
+    finally:
+        end_all(tickets, used=used)

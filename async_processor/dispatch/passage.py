@@ -42,7 +42,7 @@ class Passage:
             if ended is not None:
                 return ended
             if not stay.seat.has_slot:
-                await stay.refund()
+                stay.refund()
                 candidate = await self._pass_queue_gate(stay)
         if isinstance(candidate, Decision):
             return candidate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from async_processor.admission.base import Candidate, Continue, Ticket
+from async_processor.admission.tickets import end_all
 from async_processor.dispatch.route import Route
 from async_processor.dispatch.seat import Seat
 from async_processor.settlement.held import Held, Interruption
@@ -48,29 +49,19 @@ class Stay:
         for ticket in self._tickets:
             ticket.shed()
 
-    async def refund(self) -> None:
+    def refund(self) -> None:
         """Give back what the gates reserved, as if they had not been asked yet."""
-        await self._end_tickets(used=False)
+        end_all(self._tickets, used=False)
 
-    async def end_tickets(self) -> None:
+    def end_tickets(self) -> None:
         """Give back what the gates reserved."""
         self._ended = tuple(self._tickets)
-        await self._end_tickets(used=self.held.started_at is not None)
+        end_all(self._tickets, used=self.held.started_at is not None)
 
     def settled(self) -> None:
         """Tell the gates that the request has its result."""
         for ticket in self._ended:
             ticket.settled()
-
-    async def _end_tickets(self, *, used: bool) -> None:
-        """The last first; one that fails does not keep the others."""
-        if not self._tickets:
-            return
-        ticket = self._tickets.pop()
-        try:
-            await (ticket.release() if used else ticket.refund())
-        finally:
-            await self._end_tickets(used=used)
 
     def _ticket_lost(self) -> None:
         self.held.interrupt(Interruption.TICKET_LOST)

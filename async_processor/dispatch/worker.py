@@ -59,7 +59,7 @@ class Worker:
         held.run_by_current_task()
         decision = await self._decide(stay)
         held.enter(Phase.SETTLING)
-        await stay.end_tickets()
+        stay.end_tickets()
         if decision is None:
             return None
         settled = await stay.route.settler.settle(

@@ -64,6 +64,11 @@ class TimedScript(Script):
 SLOTS, STARTS = TimedScript(QUOTA_SLOTS), TimedScript(QUOTA_STARTS)
 
 
+async def ended(ticket: Ticket, *, refund: bool) -> None:
+    """In the loop, where tickets end."""
+    ticket.refund() if refund else ticket.release()
+
+
 @cache
 def _server() -> RedisServer:
     server = RedisServer()
@@ -387,7 +392,7 @@ class Holders(OnRedis):
             self.network.lose_answer_to(SLOTS.digest.encode())
         self.working.discard(number)
         ticket = self.tickets[who].pop(number)
-        self.run(ticket.refund() if refund else ticket.release())
+        self.run(ended(ticket, refund=refund))
         self.run(self.quiet())
 
     @rule(who=st.integers(0, 1))
@@ -461,7 +466,7 @@ class Holders(OnRedis):
         self.network.lose_answer_to(b"")
         for who in (0, 1):
             for ticket in self.tickets[who].values():
-                self.run(ticket.release())
+                self.run(ended(ticket, refund=False))
         self.pass_both(2 * LIFE)
         assert self.run(self.processes[0].room("a", LIMIT)) == LIMIT
 
@@ -524,14 +529,14 @@ class Chargers(OnRedis):
         if not refused:
             charged_at = self.unsure.pop(number, self.elapsed)
             self.started.setdefault(number, charged_at if charged_before else self.elapsed)
-            await ticket.release()
+            ticket.release()
             if settled:
                 ticket.settled()
                 await self.quiet(process)
                 self.settled.append(self.started.pop(number))
             return
         self._lose_next(lose == "refund")
-        await ticket.refund()
+        ticket.refund()
         await self.quiet(process)
         if not charged_before:
             self.unsure.pop(number, None)

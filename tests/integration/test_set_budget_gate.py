@@ -117,9 +117,9 @@ async def test_what_runs_counts_and_not_what_has_started(gate: Gate, client: Red
     assert gate.state().reason == "the budget 0.2 lets 2 run at once"
     assert isinstance(running[0], Continue)
     assert isinstance(running[1], Continue)
-    await running[0].ticket.release()
-    await running[0].ticket.release()
-    await running[1].ticket.refund()
+    running[0].ticket.release()
+    running[0].ticket.release()
+    running[1].ticket.refund()
     assert woken == [1, 2]
 
 
@@ -134,7 +134,7 @@ async def test_a_budget_that_falls_cuts_nothing_off_and_one_that_rises_wakes(
     for verdict in running:
         assert gate.permits(WORKERS) == 0
         assert isinstance(verdict, Continue)
-        await verdict.ticket.release()
+        verdict.ticket.release()
     assert gate.permits(WORKERS) == 1
     woken = asyncio.Event()
     gate.subscribe(woken.set)

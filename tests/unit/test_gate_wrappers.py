@@ -73,10 +73,10 @@ class Scripted(WithoutLots):
     def on_loss(self, cut_off: Callable[[], None]) -> None:
         self.events.append("on_loss")
 
-    async def release(self) -> None:
+    def release(self) -> None:
         self.events.append("release")
 
-    async def refund(self) -> None:
+    def refund(self) -> None:
         self.events.append("refund")
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:
@@ -109,7 +109,7 @@ async def test_the_reservations_end_together(end: str) -> None:
     verdict = await Chain(gates).admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     assert [gate.events for gate in gates] == [[], []]
-    await getattr(verdict.ticket, end)()
+    getattr(verdict.ticket, end)()
     assert [gate.events for gate in gates] == [[end], [end]]
     verdict.ticket.settled()
     assert [gate.events for gate in gates] == [[end, "settled"]] * 2
@@ -117,14 +117,14 @@ async def test_the_reservations_end_together(end: str) -> None:
 
 async def test_one_reservation_that_fails_to_end_does_not_keep_the_others() -> None:
     class Stuck(Scripted):
-        async def release(self) -> None:
+        def release(self) -> None:
             raise OSError("stuck")
 
     first = Scripted()
     verdict = await Chain([first, Stuck()]).admit(CANDIDATE)
     assert isinstance(verdict, Continue)
     with pytest.raises(OSError, match="stuck"):
-        await verdict.ticket.release()
+        verdict.ticket.release()
     assert first.events == ["release"]
 
 
@@ -194,7 +194,7 @@ async def test_who_waits_is_woken_when_the_inner_gate_changes() -> None:
     admitted = await patient.admit(CANDIDATE)
     assert isinstance(admitted, Continue)
     assert isinstance(await patient.admit(CANDIDATE), Wait)
-    await admitted.ticket.release()
+    admitted.ticket.release()
     assert woken == ["woken"]
 
 
@@ -219,7 +219,7 @@ async def test_gates_of_gates_are_built_from_the_configuration() -> None:
     assert gate.permits(8) == 0
     first = verdicts[0]
     assert isinstance(first, Continue)
-    await first.ticket.release()
+    first.ticket.release()
     assert gate.permits(8) == 1
 
 

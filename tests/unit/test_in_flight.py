@@ -26,7 +26,7 @@ async def test_never_more_in_flight_than_the_limit(limit: int, takes: list[bool]
         if take:
             running += filter(None, [in_flight.take(limit)])
         elif running:
-            await running.pop().release()
+            running.pop().release()
         assert in_flight.count == len(running) <= limit
         assert in_flight.free(limit) == limit - len(running)
 
@@ -35,9 +35,9 @@ async def test_a_limit_below_what_runs_lets_nothing_start_until_enough_has_ended
     in_flight = InFlight()
     running = [ticket for _ in range(4) if (ticket := in_flight.take(3))]
     assert len(running) == 3
-    await running.pop().release()
+    running.pop().release()
     assert in_flight.take(2) is None
-    await running.pop().release()
+    running.pop().release()
     assert in_flight.take(2)
     assert all(in_flight.take(None) for _ in range(100))
     assert in_flight.free(None) is None
@@ -100,8 +100,8 @@ async def test_what_ends_under_the_old_gate_wakes_who_waits_at_the_new_one() -> 
     new = await reloads.gate(LIMIT | {"limit": 4})
     new.subscribe(lambda: woken.append(new.permits(8)))
     assert isinstance(await new.admit(CANDIDATE), Refuse)
-    await running[0].release()
-    await running[1].refund()
+    running[0].release()
+    running[1].refund()
     assert woken == [0, 1]
     assert len(await started(new, 3)) == 1
 
@@ -119,5 +119,5 @@ async def test_a_place_is_forgotten_when_nothing_runs_there_and_no_gate_is_left(
     running = await started(await reloads.gate(LIMIT), 5)
     assert len(await started(await reloads.gate(LIMIT), 5)) == 0
     for ticket in running:
-        await ticket.release()
+        ticket.release()
     assert len(await started(await reloads.gate(LIMIT), 9)) == 5

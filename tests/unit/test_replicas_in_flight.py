@@ -203,7 +203,7 @@ class Fleet(RuleBasedStateMachine):
     def end(self, name: str, times: int) -> None:
         if name in self.replicas:
             for ticket in self.replicas[name].take(times):
-                self.wait(ticket.release())
+                ticket.release()
 
     @rule(name=REPLICAS)
     def stop(self, name: str) -> None:

@@ -195,7 +195,7 @@ async def test_a_request_that_passes_two_gates_over_one_sensor_counts_once() -> 
     assert [type(verdict) for verdict in verdicts] == [Continue] * 3 + [Refuse] * 2
     assert bench.gate.permits(10) == 2
     assert isinstance(verdicts[0], Continue)
-    await verdicts[0].ticket.refund()
+    verdicts[0].ticket.refund()
     assert (bench.gate.permits(10), chain.permits(10)) == (3, 1)
 
 
@@ -209,7 +209,7 @@ async def test_a_refund_wakes_whom_another_gate_over_the_sensor_held_back() -> N
     verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Continue)
     assert await bench.admitted(other, demand=1) == 0
-    await verdict.ticket.refund()
+    verdict.ticket.refund()
     assert woken == ["other"]
 
 
@@ -242,9 +242,9 @@ async def test_the_gate_wakes_on_readings_losses_and_refunds() -> None:
     verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Continue)
     assert await bench.admitted(demand=1) == 0  # held back, and to be woken
-    await verdict.ticket.refund()
-    await verdict.ticket.refund()
-    await verdict.ticket.release()
+    verdict.ticket.refund()
+    verdict.ticket.refund()
+    verdict.ticket.release()
     bench.dial.lose()
     bench.dial.turn(1.0)
     assert woken == [1, 1, 0, 10]
@@ -256,7 +256,7 @@ async def test_a_refund_wakes_nobody_when_nobody_was_held_back_meanwhile() -> No
     bench.gate.subscribe(lambda: woken.append("woken"))
     verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Continue)
-    await verdict.ticket.refund()
+    verdict.ticket.refund()
     assert woken == []
     assert bench.gate.permits(10) == 1
 
@@ -266,7 +266,7 @@ async def test_a_release_gives_nothing_back_because_the_request_did_start() -> N
     bench.dial.turn(0.1)
     verdict = await bench.gate.admit(candidate())
     assert isinstance(verdict, Continue)
-    await verdict.ticket.release()
+    verdict.ticket.release()
     assert await bench.admitted() == 0
 
 

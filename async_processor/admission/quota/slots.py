@@ -49,7 +49,7 @@ _log = get_logger(__name__)
 class Slot:
     """The ticket of a request that has a slot. Times are monotonic seconds.
 
-    Ending it waits for nothing: what this process asks of the quota next comes after it.
+    What this process asks of the quota after its end comes after it there, too.
     """
 
     __slots__ = ("_book", "_cut_offs", "ended", "lost", "name", "safe_until", "tenant")
@@ -63,10 +63,10 @@ class Slot:
         self._book = book
         self._cut_offs: list[Callable[[], None]] = []
 
-    async def release(self) -> None:
+    def release(self) -> None:
         self._book.give_back(self, "free")
 
-    async def refund(self) -> None:
+    def refund(self) -> None:
         self._book.give_back(self, "refund")
 
     def shed(self) -> None:

@@ -55,10 +55,10 @@ class Charge:
         """What no other charge calls its start."""
         self.paid = False
 
-    async def release(self) -> None:
+    def release(self) -> None:
         self.paid = False
 
-    async def refund(self) -> None:
+    def refund(self) -> None:
         if self.paid:
             self.paid = False
             self._book.refund(self)
