@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, Protocol
 
 from async_processor.dispatch.route import Route
@@ -85,6 +85,11 @@ class Intake:
             partial(route.gate.subscribe, self._gate_changed.set),
             partial(route.pool.gate.subscribe, self._gate_changed.set),
         )
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """Asked for once: before Python 3.12 that is a system call each time."""
+        return asyncio.get_running_loop()
 
     async def run(self) -> None:
         """Run until cancelled; what was claimed by then goes on."""
@@ -178,7 +183,7 @@ class Intake:
         published_at = stay.held.delivery.published_at
         if published_at is not None:
             self._route.metrics.message_latency((self._clock.now() - published_at) * 1000)
-        task = asyncio.get_running_loop().create_task(self._run(stay))
+        task = self._loop.create_task(self._run(stay))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 

@@ -92,8 +92,8 @@ async def test_slots_are_limited_per_tenant_and_come_back(redis_url: str) -> Non
         for _ in range(3):
             await passed(other, "big")
         await refused(gate, "big")
-        await tickets[0].release()
-        await tickets[1].refund()
+        tickets[0].release()
+        tickets[1].refund()
 
         async def both_are_free() -> bool:
             return await gate.room(LOT + "a") == 2
@@ -109,14 +109,14 @@ async def test_a_ticket_ends_once(redis_url: str) -> None:
         ticket = await passed(gate, "a")
         await passed(gate, "a")
         for _ in range(3):
-            await ticket.release()
-            await ticket.refund()
+            ticket.release()
+            ticket.refund()
         assert await gate.room(LOT + "a") == 1
 
 
 async def test_nothing_is_left_when_nothing_runs(redis_url: str) -> None:
     async with quota(redis_url, **SLOTS) as gate:
-        await (await passed(gate, "a")).release()
+        (await passed(gate, "a")).release()
     assert not await keys(redis_url)
 
 
@@ -145,7 +145,7 @@ async def test_a_long_request_keeps_its_slot(redis_url: str) -> None:
             await asyncio.sleep(0.1)
             await refused(gate, "a")
         assert not lost
-        await ticket.release()
+        ticket.release()
         await passed(gate, "a")
 
 
@@ -173,7 +173,7 @@ async def test_work_is_cut_off_before_a_slot_ends_that_cannot_be_renewed(
             late: list[str] = []
             ticket.on_loss(lambda: late.append("told"))
             assert late == ["told"]
-            await ticket.release()
+            ticket.release()
 
 
 async def test_a_slot_that_is_gone_from_redis_is_lost(redis_server: RedisServer) -> None:
@@ -234,6 +234,17 @@ async def test_a_lost_answer_leaks_no_slot(redis_server: RedisServer) -> None:
             await passed(gate, "a")
 
 
+async def test_who_is_cut_off_before_its_question_is_sent_leaves_no_slot_behind(
+    redis_url: str,
+) -> None:
+    async with quota(redis_url, **SLOTS) as gate:
+        asking = asyncio.create_task(gate.admit(of("a")))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert await gate.room(LOT + "a") == 2
+
+
 async def test_who_is_cut_off_while_it_asks_leaves_no_slot_behind(redis_url: str) -> None:
     async with quota(redis_url, **SLOTS) as gate:
         asking = asyncio.create_task(gate.admit(of("a")))
@@ -263,7 +274,7 @@ async def test_starts_are_limited_in_every_window(redis_url: str) -> None:
 async def test_a_retry_costs_no_second_token(redis_url: str) -> None:
     async with quota(redis_url, limit=1, window=2) as gate:
         retry = {"internal": {"retry_count": 3, "request_queue_name": "q"}}
-        await (await passed(gate, "a", "r-1", token="t")).release()
+        (await passed(gate, "a", "r-1", token="t")).release()
         await passed(gate, "a", "r-1", token="t", **retry)
         await refused(gate, "a", "r-2", token="t")
         await asyncio.sleep(2.1)
@@ -276,9 +287,9 @@ async def test_a_retry_costs_no_second_token(redis_url: str) -> None:
 async def test_what_has_its_result_is_charged_again(redis_url: str) -> None:
     async with quota(redis_url, limit=2) as gate, quota(redis_url, limit=2) as other:
         for replica in (gate, other):
-            await (await passed(replica, "a", "r-1")).release()  # an attempt that failed
+            (await passed(replica, "a", "r-1")).release()  # an attempt that failed
             ticket = await passed(replica, "a", "r-1")
-            await ticket.release()
+            ticket.release()
             ticket.settled()
             assert await replica.room(gate_lot("rate-limit") + "a") == (replica is gate)
         await refused(gate, "a", "r-1")
@@ -291,9 +302,9 @@ async def test_the_same_bytes_beside_what_runs_are_another_request(redis_url: st
         running = await passed(gate, "a", "r-1")
         copy = await passed(gate, "a", "r-1")
         await refused(gate, "a", "r-1")
-        await copy.refund()
+        copy.refund()
         await passed(gate, "a", "r-2")
-        await running.release()
+        running.release()
         del running
         await passed(gate, "a", "r-1")  # a retry
 
@@ -310,12 +321,12 @@ async def test_a_refund_gives_the_token_back_but_only_of_who_paid(redis_url: str
         request = of("a", "r-1")
         first = await asked(gate, request)
         again = await asked(gate, request)
-        await again.refund()
+        again.refund()
         await refused(gate, "a", "r-2")
-        await first.refund()
+        first.refund()
         ticket = await passed(gate, "a", "r-2")
-        await ticket.release()
-        await ticket.refund()
+        ticket.release()
+        ticket.refund()
         await refused(gate, "a", "r-1")
 
 
@@ -329,7 +340,7 @@ async def test_a_later_gates_refusal_costs_nothing(redis_url: str) -> None:
     assert isinstance(held, Continue)
     for number in range(3):
         assert isinstance(await gate.admit(of("b", f"b-{number}")), Refuse)
-    await held.ticket.release()
+    held.ticket.release()
     assert isinstance(await gate.admit(of("b", "b-9")), Continue)
     for service in (gate, context.redis):
         await service.stop()
@@ -434,14 +445,14 @@ async def test_room_is_told_when_a_slot_frees_that_anybody_waits_for(redis_url: 
     async with quota(redis_url, **SLOTS) as gate, quota(redis_url, **SLOTS) as other:
         other.on_room(told.append)
         ticket = await passed(other, "a")
-        await ticket.release()
+        ticket.release()
         unheard = await passed(other, "b")
-        await unheard.release()
+        unheard.release()
         assert await other.room(LOT + "c") == 2
         assert not told
         tickets = [await passed(other, "a") for _ in range(2)]
         await refused(gate, "a")
-        await tickets[0].release()
+        tickets[0].release()
         await until(lambda: told == [LOT + "a"])
 
 
@@ -490,12 +501,12 @@ async def test_what_a_later_gate_refuses_wakes_nobody_who_waited_before(
     async with quota(redis_url, mode=mode, limit=1) as gate:
         held = await passed(gate, "a", "r-1")
         await refused(gate, "a", "r-2")
-        await held.refund()  # with the one refused since then as its heir
+        held.refund()  # with the one refused since then as its heir
         gate.on_room(told.append)
         await until(lambda: told == [gate_lot(mode) + "a"])
         gate.subscribe(lambda: woken.append("woken"))
         ticket = await passed(gate, "a", "r-2")
-        await ticket.refund()
+        ticket.refund()
         last = await passed(gate, "a", "r-2")  # an answer that came after the refund's
         assert not woken
-        await last.refund()
+        last.refund()

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -24,6 +25,8 @@ AT_ONCE: Final = 256
 RETRY_SECONDS: Final = 0.5
 """At most this long after Redis came back it is noticed."""
 
+_GIVING_BACK: Final = frozenset({"free", "refund", "settle"})
+
 _log = get_logger(__name__)
 
 
@@ -37,10 +40,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     start: str = ""
     limit: int = 0
     remember_ms: int = 0
-
-    @property
-    def gives_back(self) -> bool:
-        return self.what in ("free", "refund", "settle")
 
 
 _Asked = tuple[Question, "asyncio.Future[int]"]
@@ -78,12 +77,17 @@ class Ledger:
         """Call `wake` when the quota can be read again."""
         return self._wakes.add(wake)
 
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """Asked for once: before Python 3.12 that is a system call each time."""
+        return asyncio.get_running_loop()
+
     def ask(self, question: Question) -> asyncio.Future[int]:
         """The script's answer; the future raises BrokerUnavailable when there is none.
 
         The question may have been executed all the same, also when the future is cancelled.
         """
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[int] = self._loop.create_future()
         self._asked.append((question, answer))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send(), name=f"quota {self._shared_key}")
@@ -134,10 +138,14 @@ class Ledger:
             self._asked.clear()
 
     def _take_batch(self) -> list[_Asked]:
-        """What is given back goes first: others of the batch may take it."""
+        """What is given back goes first: others of the batch may take it.
+
+        What nobody asks for any more is left out, for it would come after its own giving back.
+        """
         count = min(len(self._asked), AT_ONCE)
         batch = [self._asked.popleft() for _ in range(count)]
-        return sorted(batch, key=lambda asked: not asked[0].gives_back)
+        wanted = [asked for asked in batch if not asked[1].cancelled()]
+        return sorted(wanted, key=_comes_later)
 
     async def _send_batch(self, batch: Sequence[_Asked]) -> None:
         try:
@@ -187,6 +195,10 @@ class Ledger:
         if self.available or self.fault != str(error):
             _log.warning("quota_unreadable", quota=self._shared_key, error=str(error))
         self.available, self.fault = False, str(error)
+
+
+def _comes_later(asked: _Asked) -> bool:
+    return asked[0].what not in _GIVING_BACK
 
 
 def _fail(batch: Iterable[_Asked], error: BrokerUnavailable) -> None:

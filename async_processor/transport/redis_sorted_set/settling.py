@@ -17,6 +17,7 @@ class QueueSettlements:
     def __init__(self, link: Link, queue_name: str) -> None:
         calls = SettleCalls(link, queue_name)
         self._link = link
+        self._loop = asyncio.get_running_loop()  # before Python 3.12 a system call each time
         self._small = Sender(link, queue_name, calls)
         self._large = Sender(link, queue_name, calls)
 
@@ -26,7 +27,7 @@ class QueueSettlements:
         GONE, too, when Redis refuses it or `flush` gives it up: then nothing was written, and the
         message returns to the queue when its lease ends.
         """
-        future: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Settlement] = self._loop.create_future()
         written = entry(delivery, outcome, self._link.clock.now())
         sender = self._large if written.large else self._small
         sender.send(Pending(delivery=delivery, entry=written, future=future))
