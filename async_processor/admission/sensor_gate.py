@@ -117,6 +117,7 @@ class SensorGate(WithoutLots):
 
     async def start(self) -> None:
         self._hears.join()
+        self._go_by(self._sensor.latest())
 
     async def stop(self) -> None:
         self._hears.leave()
@@ -183,7 +184,14 @@ class SensorGate(WithoutLots):
 
     def _look(self) -> Observation | None:
         """The sensor's latest, which the allowance now goes by."""
-        self._seen = latest = self._sensor.latest()
+        latest = self._sensor.latest()
+        if latest is not self._seen:
+            self._go_by(latest)
+        return latest
+
+    def _go_by(self, latest: Observation | None) -> None:
+        """All that the allowance depends on tells of its changes (see `start`)."""
+        self._seen = latest
         match latest:
             case Reading(knows_until=until):
                 self._reading = latest
@@ -193,7 +201,6 @@ class SensorGate(WithoutLots):
                 self._allow(starts, latest, noticed_at)
             case None:
                 pass
-        return latest
 
     def _allow(self, starts: float | None, reading: Observation, until: float) -> None:
         own = self._own(starts)
@@ -242,7 +249,7 @@ class SensorGate(WithoutLots):
         self._wakes.tell()
 
     def _observed(self) -> None:
-        self._look()
+        self._go_by(self._sensor.latest())
         self._wakes.tell()
 
     def _reason(self) -> str:

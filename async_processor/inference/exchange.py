@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Final
 
 import aiohttp
@@ -67,9 +68,8 @@ class Target:
 
 
 def _lines(headers: Mapping[str, str]) -> str:
-    for each in headers.items():
-        if _UNWRITABLE.search("".join(each)):
-            raise ValueError("a header has control characters")
+    if _UNWRITABLE.search("".join(chain.from_iterable(headers.items()))):
+        raise ValueError("a header has control characters")
     return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from async_processor.errors import ConfigurationError, Problem
@@ -30,6 +31,8 @@ _TRACEPARENT: Final = "traceparent"
 _TRACESTATE: Final = "tracestate"
 
 _LONGEST_FAIRNESS_ID: Final = 256
+_TENANTS: Final = 1024
+"""Whose headers are remembered."""
 _LONGEST_TRACESTATE: Final = 512
 _COLON_SPACE_AND_LINE_END: Final = 4
 
@@ -94,7 +97,7 @@ class HeaderRules:
         self._fairness_attribute = fairness_attribute
         self._allowed = _any_of(allowed)
         self._header_bytes = header_bytes
-        self._usual = self._finished({})
+        self._usual = lru_cache(_TENANTS)(self._usual_of)
 
     def for_request(self, request: Request, content_type: str = "") -> dict[str, str]:
         """The headers of a request's call; `content_type` is that of a rewritten body.
@@ -102,13 +105,22 @@ class HeaderRules:
         Raises:
             InvalidMessage: the message's headers are larger than the limit.
         """
-        if not request.headers and not request.metadata and not content_type:
-            return dict(self._usual)
+        metadata = request.metadata
+        tenant = metadata.get(self._fairness_attribute, "")
+        unusual = request.headers or content_type or _TRACEPARENT in metadata
+        if not unusual and len(tenant) <= _LONGEST_FAIRNESS_ID:
+            return dict(self._usual(tenant))
         sent = self._from_message(request.headers)
-        self._add_trace(sent, request.metadata)
-        self._add_fairness(sent, request.metadata)
+        self._add_trace(sent, metadata)
+        self._add_fairness(sent, tenant)
         headers = self._finished(sent)
         return _replaced(headers, {"Content-Type": content_type}) if content_type else headers
+
+    def _usual_of(self, tenant: str) -> dict[str, str]:
+        """Those of a request that has nothing else to say."""
+        sent: _Sent = {}
+        self._add_fairness(sent, tenant)
+        return self._finished(sent)
 
     def _from_message(self, headers: Mapping[str, str]) -> _Sent:
         if not headers:
@@ -148,11 +160,10 @@ class HeaderRules:
         if state and _TRACESTATE not in self._taken and _sendable(state, _LONGEST_TRACESTATE):
             sent[_TRACESTATE] = (_TRACESTATE, state)
 
-    def _add_fairness(self, sent: _Sent, metadata: Mapping[str, str]) -> None:
+    def _add_fairness(self, sent: _Sent, tenant: str) -> None:
         """The caller's own never gets here, so that without a tenant there is none."""
         if not self._fairness_header or self._fairness_header.lower() in self._taken:
             return
-        tenant = metadata.get(self._fairness_attribute, "")
         if tenant and _sendable(tenant, _LONGEST_FAIRNESS_ID):
             sent[self._fairness_header.lower()] = (self._fairness_header, tenant)
 
