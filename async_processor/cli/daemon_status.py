@@ -9,7 +9,8 @@ import msgspec
 from async_processor.errors import ConfigurationError, Problem
 from async_processor.fields import without_password
 
-_SECONDS: Final = 3.0
+_SECONDS: Final = 10.0
+"""A daemon itself waits for its broker, and one of several processes for a process that hangs."""
 
 
 class ToldQueue(msgspec.Struct, frozen=True, kw_only=True):

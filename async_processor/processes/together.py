@@ -64,8 +64,10 @@ class Together:
 
     async def status(self) -> Mapping[str, Any]:
         """Queues and pools as of one process, and how each process stands."""
-        told = await asyncio.gather(*map(_told, self._berths))
-        faults = await asyncio.gather(*(berth.fault() for berth in self._berths))
+        told, faults = await asyncio.gather(
+            asyncio.gather(*map(_told, self._berths)),
+            asyncio.gather(*(berth.fault() for berth in self._berths)),
+        )
         processes = [
             {
                 "process": berth.number,

@@ -87,8 +87,8 @@ def health_server(
         return _json({"status": "ready"}) if serving() else _json({"status": "not ready"}, 503)
 
     async def show_status(_request: web.Request) -> web.StreamResponse:
-        ready = serving() and not await probe.error()
-        return _json({"ready": ready, **await status()})
+        error, shown = await asyncio.gather(probe.error(), status())
+        return _json({"ready": serving() and not error, **shown})
 
     routes = {
         "/healthz": healthz,

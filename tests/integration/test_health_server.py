@@ -104,6 +104,21 @@ async def test_not_ready_with_the_reason_while_the_broker_is_away() -> None:
         )
 
 
+async def test_status_does_not_wait_for_the_broker_first() -> None:
+    asked = asyncio.Event()
+
+    class Slow(Daemon):
+        async def ping(self) -> None:
+            await asked.wait()
+
+        async def status(self) -> Mapping[str, Any]:
+            asked.set()
+            return await super().status()
+
+    async with running(health(Slow())) as url:
+        assert await get(f"{url}/status") == (200, {"ready": True, "queues": []})
+
+
 async def test_many_probes_ask_the_broker_once() -> None:
     daemon = Daemon()
     async with running(health(daemon)) as url:
