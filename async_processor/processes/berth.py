@@ -1,7 +1,8 @@
 """The place of one process: whoever dies there is followed by another.
 
 The next one comes at once, unless several have lived but a moment; then after a pause that grows.
-When several in a row could not even start, nobody tries any more, and the replica ends.
+When the first says why it cannot start, or several in a row could not, nobody tries any more, and
+the replica ends.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from async_processor.errors import AsyncProcessorError, ConfigurationError
-from async_processor.processes.life import Life, ending
+from async_processor.errors import AsyncProcessorError
+from async_processor.processes.life import Life, Lifeless, ending
 from async_processor.telemetry.logs import get_logger
+from async_processor.telemetry.masking import mask_url, one_line
 
 MOMENT: Final = 10.0
 """Seconds that a life lasts at least not to count as a short one."""
@@ -49,6 +51,8 @@ class Berth:
         self._died = died
         self._ever_ran = False
         self._false_starts = 0
+        self._false_start = ""
+        """Why the last one could not start; empty when it could."""
         self._short_lives = 0
         self._unwanted = asyncio.Event()
 
@@ -72,7 +76,11 @@ class Berth:
 
     async def fault(self) -> str:
         """Why it is not ready; empty when it is."""
-        return await self.life.fault() if self.life else "it has died, and the next is to come"
+        fault = await self.life.fault() if self.life else "it has died, and the next is to come"
+        before = self._false_start
+        return (
+            f"{fault}; the one before it could not start: {before}" if fault and before else fault
+        )
 
     def _judge(self, ended: Life, lived: float) -> None:
         """Raise when nobody shall follow."""
@@ -80,9 +88,10 @@ class Berth:
         _log.error("process_died", process=self.number, error=fault, lived=round(lived, 1))
         self._ever_ran |= ended.running
         self._false_starts = 0 if ended.running else self._false_starts + 1
+        self._false_start = "" if ended.running else one_line(mask_url(fault))
         self._short_lives = self._short_lives + 1 if lived < MOMENT else 0
-        misconfigured = isinstance(ended.failure, ConfigurationError) and not self._ever_ran
-        if misconfigured or self._false_starts >= FALSE_STARTS:
+        hopeless = _says_why(ended) and not self._ever_ran
+        if hopeless or self._false_starts >= FALSE_STARTS:
             raise ended.failure or ProcessFailed(f"process {self.number} {fault}")
 
     async def _pause(self) -> None:
@@ -92,3 +101,8 @@ class Berth:
         with suppress(TimeoutError):
             async with asyncio.timeout(longest * random.uniform(0.5, 1)):
                 await self._unwanted.wait()
+
+
+def _says_why(ended: Life) -> bool:
+    """One that could not be born or hung says nothing."""
+    return ended.failure is not None and not isinstance(ended.failure, Lifeless)

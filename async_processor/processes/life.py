@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 import socket
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -25,10 +26,22 @@ lost when it is killed."""
 SILENCE: Final = 30.0
 """Seconds without an answer after which a process counts as hung, and is killed."""
 
-ANSWER_SECONDS: Final = 4.0
-"""For an answer that somebody waits for; a process itself waits 3 s for the broker's."""
+COMING_UP: Final = 60.0
+"""Seconds from its birth after which a process that has not answered yet counts as hung. Until then
+it imports and builds its parts, and needs nobody: for the broker it waits afterwards."""
+
+ANSWER_SECONDS: Final = 3.5
+"""For an answer that somebody waits for; a process itself waits 3 s for the broker's, and a probe
+perhaps 4 s for ours."""
+
+_FOLLOWING_SECONDS: Final = SILENCE + 2 * PAGE_INTERVAL
+"""Longer than anybody hangs: no change of the settings fails for one who is soon replaced."""
 
 _log = get_logger(__name__)
+
+
+class Lifeless(AsyncProcessorError):
+    """A process could not be born or hung; the next one may do better."""
 
 
 class Life:
@@ -43,6 +56,7 @@ class Life:
         self._asked = False
         """Whether it was told to begin: before, it can have taken nothing."""
         self._unwanted = False
+        self._born_at = time.monotonic()
         self._telling: set[asyncio.Task[None]] = set()
         self.begun: Begun | None = None
         """What it is; None before it is anything."""
@@ -53,7 +67,7 @@ class Life:
         self.settings = orders.settings
         """Those that it goes by."""
         self.failure: AsyncProcessorError | None = None
-        """Why it ended, if it said so."""
+        """Why it ended, if it said so; Lifeless if it could say nothing."""
 
     @property
     def pid(self) -> int | None:
@@ -64,7 +78,7 @@ class Life:
         try:
             self._process, own_end = await self._born()
         except OSError as error:  # no memory, no process or no file is left to be had
-            self.failure = AsyncProcessorError(f"a process cannot be started: {error}")
+            self.failure = Lifeless(f"a process cannot be started: {error}")
             return 1
         self._line = Line(own_end, {"running": self._heard_running, "failed": self._heard_failure})
         await self._line.open()
@@ -129,7 +143,7 @@ class Life:
         try:
             return str(await self.ask("fault"))
         except LineEnded:
-            return "it is starting"
+            return f"it has been starting for {time.monotonic() - self._born_at:.0f} s"
         except TimeoutError:
             return "it does not answer"
 
@@ -144,8 +158,13 @@ class Life:
             self.kill()
             return
         self._asked = True
-        with suppress(AsyncProcessorError):  # it says why it cannot, and ends
-            self.begun = msgspec.convert(await line.ask("begin", self._orders), Begun)
+        try:
+            answer = await line.ask("begin", self._orders, within=COMING_UP)
+            self.begun = msgspec.convert(answer, Begun)
+        except TimeoutError:
+            self._give_up(f"did not come up within {COMING_UP:g} s")
+        except AsyncProcessorError:
+            pass  # it says why it cannot, and ends
 
     async def _watch(self) -> None:
         """Keep the page, and see whether anybody is still there."""
@@ -154,8 +173,12 @@ class Life:
             try:
                 await self.look(within=SILENCE)
             except TimeoutError:
-                _log.error("process_hangs", process=self._orders.rank + 1, pid=self.pid)
-                self.kill()
+                self._give_up(f"gave no sign for {SILENCE:g} s")
+
+    def _give_up(self, fault: str) -> None:
+        _log.error("process_hangs", process=self._orders.rank + 1, pid=self.pid, error=fault)
+        self.failure = Lifeless(f"a process {fault}, and was killed")
+        self.kill()
 
     async def _tell_end(self, reason: str) -> None:
         if self._line is not None:
@@ -177,7 +200,7 @@ class Life:
 async def follow(life: Life, settings: str) -> str:
     """Have it go by other settings; returns why it does not, empty when it does or has ended."""
     try:
-        await life.ask("take over", settings, within=SILENCE)
+        await life.ask("take over", settings, within=_FOLLOWING_SECONDS)
     except LineEnded:
         return ""
     except TimeoutError:

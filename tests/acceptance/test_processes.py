@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 
 from async_processor.producer import Producer, Submission
@@ -252,13 +253,50 @@ async def test_who_cannot_start_ends_as_one_process_would(
     client = open_client(redis_server.url)
     await client.execute("SET", "retry-sortedset", "no sorted set")
     await client.close()
-    told = []
+    assert await ends_alike(fleet) == 2
+
+
+async def test_who_is_not_let_in_ends_as_one_process_would(fleet: Fleet) -> None:
+    with RedisServer(args=["--requirepass", "right"]) as server:
+        wrong = {"url": server.url.replace("//", "//:wrong@")}
+        assert await ends_alike(fleet, transport=wrong) == 1
+
+
+async def ends_alike(fleet: Fleet, **changes: Any) -> int:
+    """Say the same with one process and with two, at the first try; returns the exit code."""
+    told, codes = [], set()
     for number in (1, 2):
-        daemon = fleet("http://127.0.0.1:9", processes=number)
+        daemon = fleet("http://127.0.0.1:9", processes=number, **changes)
         await daemon.spawn()
-        assert await daemon.ended() == 2
+        codes.add(await daemon.ended())
         told.append([line for line in daemon.log().splitlines() if not line.startswith("{")])
+        tries = Counter(event["process"] for event in daemon.events("process_died"))
+        assert max(tries.values(), default=1) == 1
     assert told[0] == told[1]
+    (code,) = codes
+    return code
+
+
+async def test_a_broker_that_is_away_at_the_start_is_waited_for(
+    fleet: Fleet, redis_server: RedisServer
+) -> None:
+    redis_server.stop()
+    daemon = fleet("http://127.0.0.1:9", processes=2)
+    await daemon.spawn()
+    await eventually(lambda: wait_for_the_broker(daemon))
+    redis_server.start()
+    await whole(daemon)
+    assert not daemon.events("process_died")
+    assert not daemon.events("process_hangs")
+
+
+async def wait_for_the_broker(daemon: DaemonProcess) -> bool:
+    """Whether all are up, so that nobody counts as hung, and say what they wait for."""
+    try:
+        told = await processes(daemon)
+    except httpx.TransportError:
+        return False
+    return len(told) == 2 and all("cannot be reached" in each["why"] for each in told)
 
 
 async def test_processes_killed_again_and_again_lose_and_double_nothing(

@@ -9,11 +9,14 @@ import pytest
 from async_processor.errors import AsyncProcessorError, ConfigurationError, Problem
 from async_processor.processes import berth as module
 from async_processor.processes.berth import FALSE_STARTS, Berth, ProcessFailed
-from async_processor.processes.life import Life
+from async_processor.processes.life import Life, Lifeless
 from async_processor.processes.orders import Orders
 from async_processor.testing.eventually import until
 
 WRONG = ConfigurationError([Problem(path="transport.url", message="is wrong")])
+
+REFUSED = AsyncProcessorError("Redis denies access")
+HUNG = Lifeless("it did not come up")
 
 
 class Scripted(Life):
@@ -88,6 +91,28 @@ async def test_a_mistake_in_the_configuration_ends_it_at_once() -> None:
     running = asyncio.create_task(scene.berth.run())
     await scene.dies(1)
     with pytest.raises(ConfigurationError, match=r"transport\.url: is wrong"):
+        await running
+
+
+async def test_what_the_broker_refuses_ends_it_at_once() -> None:
+    scene = Scene(code=1, runs=False, failure=REFUSED)
+    running = asyncio.create_task(scene.berth.run())
+    await scene.dies(1)
+    with pytest.raises(AsyncProcessorError, match="denies access"):
+        await running
+
+
+async def test_who_hung_at_the_start_is_followed_and_it_is_said() -> None:
+    scene = Scene(runs=False, failure=HUNG)
+    running = asyncio.create_task(scene.berth.run())
+    await scene.dies(1)
+    await until(lambda: len(scene.lives) == 2)
+    fault = await scene.berth.fault()
+    assert fault.startswith("it has been starting for")
+    assert fault.endswith("the one before it could not start: it did not come up")
+    for number in range(2, FALSE_STARTS + 1):
+        await scene.dies(number)
+    with pytest.raises(Lifeless, match="did not come up"):
         await running
 
 

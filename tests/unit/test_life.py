@@ -7,11 +7,17 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from async_processor.cli.run import PROCESS
-from async_processor.processes.life import Life
+from async_processor.processes import life as module
+from async_processor.processes.life import PAGE_INTERVAL, SILENCE, Life, Lifeless, follow
 from async_processor.processes.orders import Orders
 from async_processor.testing.eventually import until
+
+HANGS = "import signal; signal.pause()"
 
 BEGINS_AND_DIES = """
 import os, signal, socket, sys
@@ -51,6 +57,26 @@ async def test_who_cannot_be_born_says_why() -> None:
     assert "/nowhere/python" in str(unborn.failure)
 
 
+async def test_who_does_not_come_up_is_killed_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "COMING_UP", 0.1)
+    hung = life(sys.executable, "-c", HANGS)
+    assert await hung.run() == -9
+    assert isinstance(hung.failure, Lifeless)
+    assert "did not come up within 0.1 s" in str(hung.failure)
+    assert "process_hangs" in capsys.readouterr().out
+
+
+async def test_who_has_not_come_up_yet_says_for_how_long() -> None:
+    hung = life(sys.executable, "-c", HANGS)
+    living = asyncio.create_task(hung.run())
+    await until(lambda: hung.pid is not None)
+    assert (await hung.fault()).startswith("it has been starting for ")
+    hung.kill()
+    assert await living == -9
+
+
 async def test_what_a_process_said_before_it_died_is_heard() -> None:
     """Who it was in the broker: what it held is given back by that name."""
     short = life(sys.executable, "-c", BEGINS_AND_DIES)
@@ -60,6 +86,19 @@ async def test_what_a_process_said_before_it_died_is_heard() -> None:
     assert await living == -9
     assert short.begun is not None
     assert short.begun.owner == "me"
+
+
+async def test_settings_are_waited_for_longer_than_anybody_may_hang() -> None:
+    """Or a change would fail for one who is soon replaced, and nobody would try it again."""
+    waited: list[float] = []
+
+    class Asked(Life):
+        async def ask(self, name: str, content: Any = None, *, within: float = 0) -> Any:
+            waited.append(within)
+
+    orders = Orders(settings="", processes=2, rank=0, level="info")
+    assert await follow(Asked((), orders, lambda: None), "new") == ""
+    assert min(waited) > 1.1 * PAGE_INTERVAL + SILENCE
 
 
 async def test_modules_of_the_working_directory_are_not_imported(tmp_path: Path) -> None:
