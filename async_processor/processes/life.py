@@ -26,10 +26,6 @@ lost when it is killed."""
 SILENCE: Final = 30.0
 """Seconds without an answer after which a process counts as hung, and is killed."""
 
-COMING_UP: Final = 60.0
-"""Seconds from its birth after which a process that has not answered yet counts as hung. Until then
-it imports and builds its parts, and needs nobody: for the broker it waits afterwards."""
-
 ANSWER_SECONDS: Final = 3.5
 """For an answer that somebody waits for; a process itself waits 3 s for the broker's, and a probe
 perhaps 4 s for ours."""
@@ -158,11 +154,12 @@ class Life:
             self.kill()
             return
         self._asked = True
+        patience = coming_up(self._orders.processes)
         try:
-            answer = await line.ask("begin", self._orders, within=COMING_UP)
+            answer = await line.ask("begin", self._orders, within=patience)
             self.begun = msgspec.convert(answer, Begun)
         except TimeoutError:
-            self._give_up(f"did not come up within {COMING_UP:g} s")
+            self._give_up(f"did not come up within {patience:g} s")
         except AsyncProcessorError:
             pass  # it says why it cannot, and ends
 
@@ -195,6 +192,15 @@ class Life:
         self.failure = (
             ConfigurationError(problems) if problems else AsyncProcessorError(failure.message)
         )
+
+
+def coming_up(processes: int) -> float:
+    """Seconds from its birth after which one of so many that has not answered yet counts as hung.
+
+    Until then it imports and builds its parts, perhaps all of them on a single core, and needs
+    nobody: for the broker it waits afterwards.
+    """
+    return 60.0 + 3.0 * processes
 
 
 async def follow(life: Life, settings: str) -> str:

@@ -66,7 +66,9 @@ class _Process:
             self._work.set_exception(LineEnded())
 
     async def _begin(self, content: Any) -> Begun:
-        """Make the daemon; `run` then runs it."""
+        """Make the daemon; `run` then runs it, unless the supervisor is gone by now."""
+        if self._work.done():
+            raise LineEnded
         orders = msgspec.convert(content, Orders)
         logs.configure(level=orders.level, process=orders.rank + 1)
         try:

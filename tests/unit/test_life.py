@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from async_processor.cli.run import PROCESS
+from async_processor.config.settings import Settings
 from async_processor.processes import life as module
 from async_processor.processes.life import PAGE_INTERVAL, SILENCE, Life, Lifeless, follow
-from async_processor.processes.orders import Orders
+from async_processor.processes.orders import Orders, written
 from async_processor.testing.eventually import until
 
 HANGS = "import signal; signal.pause()"
@@ -60,7 +62,7 @@ async def test_who_cannot_be_born_says_why() -> None:
 async def test_who_does_not_come_up_is_killed_and_it_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "COMING_UP", 0.1)
+    monkeypatch.setattr(module, "coming_up", lambda _: 0.1)
     hung = life(sys.executable, "-c", HANGS)
     assert await hung.run() == -9
     assert isinstance(hung.failure, Lifeless)
@@ -99,6 +101,32 @@ async def test_settings_are_waited_for_longer_than_anybody_may_hang() -> None:
     orders = Orders(settings="", processes=2, rank=0, level="info")
     assert await follow(Asked((), orders, lambda: None), "new") == ""
     assert min(waited) > 1.1 * PAGE_INTERVAL + SILENCE
+
+
+async def test_who_is_told_to_begin_by_a_supervisor_that_dies_ends_in_order() -> None:
+    settings = Settings.model_validate(
+        {
+            "transport": {
+                "type": "redis-sortedset",
+                "url": "redis://127.0.0.1:1",
+                "queues": [{"igw_base_url": "http://127.0.0.1:1"}],
+            }
+        }
+    )
+    orders = Orders(settings=written(settings), processes=2, rank=0, level="info")
+    question = msgspec.msgpack.encode(["_Question", 0, "begin", orders])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(len(question).to_bytes(4) + question)
+        ours.close()
+        process = await asyncio.create_subprocess_exec(
+            *(*PROCESS, str(theirs.fileno())),
+            pass_fds=[theirs.fileno()],
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+    assert (process.returncode, said) == (0, b"")
 
 
 async def test_modules_of_the_working_directory_are_not_imported(tmp_path: Path) -> None:
