@@ -74,8 +74,10 @@ class Recaller:
         self._told.set()
 
     def _lane_has_room(self) -> None:
+        """Of little interest while nobody waits for it, and told with each request."""
         self._lane_lots.begin_round()
-        self._told.set()
+        if self._lane_lots.to_look_at:
+            self._told.set()
 
     def _parked(self, lot: str) -> None:
         if lot in self._revisits:

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from async_processor.admission.base import OVERFLOW_LOT
 from async_processor.dispatch.recall import LANE_LOTS_AT_ONCE, REST, Recaller
 from async_processor.dispatch.revisits import FIRST_AFTER
@@ -293,6 +295,27 @@ async def test_lanes_with_room_call_back_what_is_theirs() -> None:
         made.merge.tell()
         await made.clock.advance(0)
         assert await made.back() == ["lane-0", "lane-1"]
+        await ended(task)
+
+
+async def test_a_lane_with_room_wakes_nobody_while_nobody_waits_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stage(a=2) as made:
+        made.gate.rooms = {"a": 0}
+        task = await running(made)
+        turns = list[float]()
+
+        async def turn() -> None:
+            turns.append(made.clock.monotonic())
+
+        monkeypatch.setattr(made.recaller, "turn", turn)
+        made.merge.tell()
+        await made.clock.advance(10 * REST)
+        assert not turns
+        made.gate.tell("a")
+        await made.clock.advance(10 * REST)
+        assert turns
         await ended(task)
 
 
