@@ -1,20 +1,19 @@
 """Many limits in time with one timer: that of whoever is due first.
 
-A timer for each request costs as much as asking its gate, and hardly one of them ever rings. The
-loop is asked for once, for before Python 3.12 asyncio makes a system call of it.
+A timer for each request costs as much as asking its gate, and hardly one of them ever rings.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from functools import cached_property
 from types import TracebackType
 
+from async_processor.one_loop import OneLoop
 from async_processor.ranking import Ranking
 
 
-class Timeouts:
+class Timeouts(OneLoop):
     """Limits the time that tasks of one loop take; times are that loop's."""
 
     def __init__(self) -> None:
@@ -22,11 +21,6 @@ class Timeouts:
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = math.inf
         """Early, when whoever was due first has left."""
-
-    @cached_property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that runs when it is first asked for."""
-        return asyncio.get_running_loop()
 
     def limit(self, seconds: float) -> Limit:
         """What is done `with` it raises TimeoutError if it takes longer."""

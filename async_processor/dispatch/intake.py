@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import Final, Protocol
 
 from async_processor.dispatch.route import Route
@@ -21,6 +21,7 @@ from async_processor.dispatch.suspects import Suspects, is_suspect
 from async_processor.errors import BrokerUnavailable
 from async_processor.lifecycle import few_at_a_time, uninterrupted
 from async_processor.listeners import Subscriptions
+from async_processor.one_loop import OneLoop
 from async_processor.settlement.decision import Ending
 from async_processor.settlement.expiry import cancelled_among
 from async_processor.settlement.held import Held, Holdings, PhaseGauges
@@ -54,7 +55,7 @@ class Processor(Protocol):
         ...
 
 
-class Intake:
+class Intake(OneLoop):
     """Feeds one queue's messages to the workers."""
 
     def __init__(
@@ -85,11 +86,6 @@ class Intake:
             partial(route.gate.subscribe, self._gate_changed.set),
             partial(route.pool.gate.subscribe, self._gate_changed.set),
         )
-
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """Asked for once: before Python 3.12 that is a system call each time."""
-        return asyncio.get_running_loop()
 
     async def run(self) -> None:
         """Run until cancelled; what was claimed by then goes on."""
@@ -183,7 +179,7 @@ class Intake:
         published_at = stay.held.delivery.published_at
         if published_at is not None:
             self._route.metrics.message_latency((self._clock.now() - published_at) * 1000)
-        task = self._loop.create_task(self._run(stay))
+        task = self.loop.create_task(self._run(stay))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 

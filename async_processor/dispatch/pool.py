@@ -78,8 +78,8 @@ class Pool:
         self._metrics = metrics
         self._clock = clock
         self._stands: Counter[Stand] = Counter()
-        self._ahead: set[Seat] = set()
-        """Those without a slot."""
+        self._claiming: set[Seat] = set()
+        """Those that the merge policy expects."""
         self._turns: dict[Ready, Seat] = {}
         """Who waits in a lane, by what stands there."""
         self.timeouts = Timeouts()
@@ -100,9 +100,8 @@ class Pool:
         self.merge = merge
         self.size.set(workers)
         self.workers = self._portion.of(workers)
-        for seat in self._ahead:
-            if seat.stand is Stand.CLAIMING:
-                merge.expect(seat.queue, +1)
+        for seat in self._claiming:
+            merge.expect(seat.queue, +1)
         self._metrics.worker_limit(self.workers)
         self._leave_gate = gate.subscribe(self._offer)
         self._offer()
@@ -149,24 +148,21 @@ class Pool:
     def moved(self, seat: Seat, before: Stand | None, after: Stand | None) -> None:
         """Called by a seat whenever it changes its stand."""
         if before is not None:
-            self._count(seat.queue, before, -1)
+            self._stands[before] -= 1
         if after is not None:
-            self._count(seat.queue, after, +1)
-        if after in AHEAD:
-            self._ahead.add(seat)
-        else:
-            self._ahead.discard(seat)
-            if seat.ready is not None:
-                self._follow(seat.ready, before, after)
+            self._stands[after] += 1
+        if before is Stand.CLAIMING:
+            self._claiming.remove(seat)
+            self.merge.expect(seat.queue, -1)
+        elif after is Stand.CLAIMING:
+            self._claiming.add(seat)
+            self.merge.expect(seat.queue, +1)
+        if seat.ready is not None and after not in AHEAD:
+            self._follow(seat.ready, before, after)
         if before is not None and after in (None, Stand.LANE):
             self._offer_soon()
         if before is Stand.SLOT and after is Stand.RUNNING and self.free_slots > 0:
             self._offer_soon()  # the gate counts it, so that the slot is not counted twice any more
-
-    def _count(self, queue: QueueSettings, stand: Stand, change: int) -> None:
-        self._stands[stand] += change
-        if stand is Stand.CLAIMING:
-            self.merge.expect(queue, change)
 
     def _follow(self, ready: Ready, before: Stand | None, after: Stand | None) -> None:
         """A request that waited for its turn has a slot, or is gone."""

@@ -19,6 +19,7 @@ from async_processor.dispatch.stay import Stay
 from async_processor.errors import BrokerUnavailable
 from async_processor.inference import usage
 from async_processor.inference.base import Answer, Call, Engine, Failure, NoAnswer, Reply
+from async_processor.one_loop import OneLoop
 from async_processor.settlement import decision as decisions
 from async_processor.settlement.decision import Decision, Ending
 from async_processor.settlement.held import Interruption, Phase
@@ -33,7 +34,7 @@ from async_processor.wire.result import Timings
 _log = get_logger(__name__)
 
 
-class Worker:
+class Worker(OneLoop):
     """What every request of this process goes through. Keeps no state of a request."""
 
     def __init__(
@@ -56,7 +57,7 @@ class Worker:
     async def process(self, stay: Stay) -> Ending | None:
         """Bring a delivery to its end; returns which, None when its lease was lost."""
         held = stay.held
-        held.run_by_current_task()
+        held.run_by(asyncio.current_task(self.loop))
         decision = await self._decide(stay)
         held.enter(Phase.SETTLING)
         stay.end_tickets()

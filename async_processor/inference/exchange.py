@@ -59,9 +59,9 @@ class Target:
         return f"{own}Content-Length: {length}\r\n\r\n".encode()
 
     def _usual_without(self, headers: Mapping[str, str]) -> str:
-        replaced = self._usual.keys() & map(str.lower, headers)
-        if not replaced:
+        if self._usual.keys().isdisjoint(map(str.lower, headers)):
             return self._usual_lines
+        replaced = self._usual.keys() & map(str.lower, headers)
         if "authorization" in replaced:
             raise ValueError("both the URL and a header hold credentials")
         return _lines(dict(self._usual[name] for name in self._usual if name not in replaced))

@@ -64,9 +64,9 @@ class Held:
         self._task: asyncio.Task[Any] | None = None
         gauges.moved(None, Phase.QUEUED)
 
-    def run_by_current_task(self) -> None:
+    def run_by(self, task: asyncio.Task[Any] | None) -> None:
         """From now on `interrupt` cancels this task; one that came earlier must be looked for."""
-        self._task = asyncio.current_task()
+        self._task = task
 
     def cut_off(self) -> Interruption | None:
         """Why the task was cancelled, if by `interrupt`; its cancellation is then over."""

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from async_processor.clock import Clock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.listeners import Leave, Listeners
+from async_processor.one_loop import OneLoop
 from async_processor.redis_io.client import Argument
 from async_processor.redis_io.scripts import Script
 from async_processor.redis_io.shared import SharedClient
@@ -45,7 +45,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 _Asked = tuple[Question, "asyncio.Future[int]"]
 
 
-class Ledger:
+class Ledger(OneLoop):
     """Asks a quota script. Calls are made one after the other, in the order of the questions.
 
     `available` says whether the last call was answered. After one that was not, `run` asks for
@@ -77,20 +77,15 @@ class Ledger:
         """Call `wake` when the quota can be read again."""
         return self._wakes.add(wake)
 
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """Asked for once: before Python 3.12 that is a system call each time."""
-        return asyncio.get_running_loop()
-
     def ask(self, question: Question) -> asyncio.Future[int]:
         """The script's answer; the future raises BrokerUnavailable when there is none.
 
         The question may have been executed all the same, also when the future is cancelled.
         """
-        answer: asyncio.Future[int] = self._loop.create_future()
+        answer: asyncio.Future[int] = self.loop.create_future()
         self._asked.append((question, answer))
         if self._sender is None:
-            self._sender = asyncio.create_task(self._send(), name=f"quota {self._shared_key}")
+            self._sender = self.loop.create_task(self._send(), name=f"quota {self._shared_key}")
         return answer
 
     async def read(self, questions: Sequence[Question]) -> Sequence[int]:
