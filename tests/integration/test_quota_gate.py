@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -112,6 +113,19 @@ async def test_a_ticket_ends_once(redis_url: str) -> None:
             ticket.release()
             ticket.refund()
         assert await gate.room(LOT + "a") == 1
+
+
+async def test_a_ticket_that_has_ended_keeps_nobody_alive(redis_url: str) -> None:
+    class Work:
+        def cut_off(self) -> None: ...
+
+    async with quota(redis_url, **SLOTS) as gate:
+        work, ticket = Work(), await passed(gate, "a")
+        ticket.on_loss(work.cut_off)
+        ticket.release()
+        alive = weakref.ref(work)
+        del work
+        assert alive() is None
 
 
 async def test_nothing_is_left_when_nothing_runs(redis_url: str) -> None:

@@ -81,6 +81,12 @@ class Slot:
         else:
             self._cut_offs.append(cut_off)
 
+    def end(self) -> None:
+        """Nobody works under it any more: it keeps whom it would have cut off no longer, else each
+        request would be left to the garbage collector."""
+        self.ended = True
+        self._cut_offs.clear()
+
     def lose(self) -> None:
         """The slot cannot be kept: whoever works under it must stop now."""
         self.lost = True
@@ -177,7 +183,7 @@ class Slots:
     def give_back(self, slot: Slot, how: str) -> None:
         """As soon as Redis can be told: `how` is "free" or "refund". Once; then it does nothing."""
         if not slot.ended:
-            slot.ended = True
+            slot.end()
             self._held.pop(slot.name, None)
             self._give_back(slot, how)
 
