@@ -55,7 +55,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Ticket(Protocol):
     """A reservation. Exactly one of `release` and `refund` ends it; a second call does nothing.
 
-    Only `settled` may follow. Nothing here waits: whom else the end concerns hears of it later.
+    Only `settled` may follow. Nothing here waits: where a broker counts, it hears of the end later.
     """
 
     def release(self) -> None:

@@ -32,7 +32,7 @@ _TRACESTATE: Final = "tracestate"
 
 _LONGEST_FAIRNESS_ID: Final = 256
 _TENANTS: Final = 1024
-"""Whose headers are remembered."""
+"""Of so many, of all queues together, it is remembered whether their names can be sent."""
 _LONGEST_TRACESTATE: Final = 512
 _COLON_SPACE_AND_LINE_END: Final = 4
 
@@ -93,11 +93,15 @@ class HeaderRules:
             | self._taken
             | _lower(objective_header, fairness_header, priority_header)
         )
-        self._fairness_header = fairness_header if fairness_attribute else ""
+        fair = fairness_attribute and fairness_header.lower() not in self._taken
+        self._fairness_header = fairness_header if fair else ""
         self._fairness_attribute = fairness_attribute
         self._allowed = _any_of(allowed)
         self._header_bytes = header_bytes
-        self._usual = lru_cache(_TENANTS)(self._usual_of)
+        self._usual = self._finished({})
+        """Those of a request that has nothing else to say."""
+        self._usual_of_tenants = self._finished(self._fairness(""))
+        """Likewise, for a tenant's name."""
 
     def for_request(self, request: Request, content_type: str = "") -> dict[str, str]:
         """The headers of a request's call; `content_type` is that of a rewritten body.
@@ -106,21 +110,15 @@ class HeaderRules:
             InvalidMessage: the message's headers are larger than the limit.
         """
         metadata = request.metadata
-        tenant = metadata.get(self._fairness_attribute, "")
-        unusual = request.headers or content_type or _TRACEPARENT in metadata
-        if not unusual and len(tenant) <= _LONGEST_FAIRNESS_ID:
-            return dict(self._usual(tenant))
+        tenant = self._tenant(metadata)
+        if not (request.headers or content_type or _TRACEPARENT in metadata):
+            return self._usually(tenant)
         sent = self._from_message(request.headers)
         self._add_trace(sent, metadata)
-        self._add_fairness(sent, tenant)
+        if tenant:
+            sent |= self._fairness(tenant)
         headers = self._finished(sent)
         return _replaced(headers, {"Content-Type": content_type}) if content_type else headers
-
-    def _usual_of(self, tenant: str) -> dict[str, str]:
-        """Those of a request that has nothing else to say."""
-        sent: _Sent = {}
-        self._add_fairness(sent, tenant)
-        return self._finished(sent)
 
     def _from_message(self, headers: Mapping[str, str]) -> _Sent:
         if not headers:
@@ -160,12 +158,19 @@ class HeaderRules:
         if state and _TRACESTATE not in self._taken and _sendable(state, _LONGEST_TRACESTATE):
             sent[_TRACESTATE] = (_TRACESTATE, state)
 
-    def _add_fairness(self, sent: _Sent, tenant: str) -> None:
-        """The caller's own never gets here, so that without a tenant there is none."""
-        if not self._fairness_header or self._fairness_header.lower() in self._taken:
-            return
-        if tenant and _sendable(tenant, _LONGEST_FAIRNESS_ID):
-            sent[self._fairness_header.lower()] = (self._fairness_header, tenant)
+    def _usually(self, tenant: str) -> dict[str, str]:
+        if tenant:
+            return self._usual_of_tenants | {self._fairness_header: tenant}
+        return dict(self._usual)
+
+    def _tenant(self, metadata: Mapping[str, str]) -> str:
+        """Whom the call's fairness header names; empty: it has none, for the caller's own never
+        gets here."""
+        tenant = metadata.get(self._fairness_attribute, "") if self._fairness_header else ""
+        return tenant if len(tenant) <= _LONGEST_FAIRNESS_ID and _names_a_tenant(tenant) else ""
+
+    def _fairness(self, tenant: str) -> _Sent:
+        return {self._fairness_header.lower(): (self._fairness_header, tenant)}
 
     def _finished(self, sent: _Sent) -> dict[str, str]:
         headers = dict(sent.values())
@@ -180,6 +185,12 @@ def _sendable(value: str, longest: int) -> bool:
     if not _VALUE.fullmatch(value) or value != value.strip():
         return False
     return len(value.encode()) <= longest
+
+
+@lru_cache(_TENANTS)
+def _names_a_tenant(value: str) -> bool:
+    """Whether it can be sent as a tenant's name."""
+    return _sendable(value, _LONGEST_FAIRNESS_ID)
 
 
 def _replaced(weaker: Mapping[str, str], stronger: Mapping[str, str]) -> dict[str, str]:

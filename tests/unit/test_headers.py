@@ -6,6 +6,7 @@ metadata, nothing leaves its line, and nothing speaks for the operator or the co
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -215,8 +216,22 @@ def test_an_illegal_trace_parent_is_left_out(trace: str) -> None:
 
 def test_the_rules_are_not_changed_by_what_becomes_of_a_calls_headers() -> None:
     own = rules()
-    sent(own)["Content-Type"] = "spoilt"
-    assert sent(own) == {"Content-Type": "application/json"}
+    for metadata in ({}, {"userid": "a"}):
+        usual = sent(own, metadata=metadata)
+        sent(own, metadata=metadata)["Content-Type"] = "spoilt"
+        assert sent(own, metadata=metadata) == usual
+
+
+def test_the_rules_of_many_queues_remember_no_tenants_each() -> None:
+    """A queue has rules for each lane, and tenants may be any number."""
+    many = [rules() for _ in range(16)]
+    tracemalloc.start()
+    for each in many:
+        for number in range(1024):
+            sent(each, metadata={"userid": f"tenant-{number}"})
+    left, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert left < 1024 * 1024
 
 
 hostile_names = st.one_of(
