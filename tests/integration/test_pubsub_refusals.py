@@ -270,6 +270,19 @@ async def test_who_reads_late_that_it_has_a_lease_writes_nothing(late: str) -> N
         assert await started.settle(again, POST) is Settlement.DONE
 
 
+async def test_without_exactly_once_a_renewal_that_is_read_late_is_none() -> None:
+    """Without exactly-once delivery a lease that is over can be renewed, as it seems."""
+    async with (
+        faked(second=0.2, exactly_once=False) as fake,
+        transport(fake, lease_ttl=10, late="modify") as started,
+    ):
+        publish(fake, "r-1")
+        delivery = await claim_one(started, QUEUE)
+        await started.extend([delivery])
+        assert await started.settle(delivery, POST) is Settlement.GONE
+        assert not fake.broker.topics[RESULTS]
+
+
 async def test_a_result_topic_that_is_away_repeats_no_dead_letter() -> None:
     async with faked() as fake, transport(fake) as started:
         publish(fake, "r-1")

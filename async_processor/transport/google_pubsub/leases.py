@@ -30,7 +30,9 @@ class Lease:
     """One delivery of a message.
 
     It stands until `ends_at` at least and is over at `over_at` (monotonic seconds): the service
-    gave it somewhere between a call and its answer, which a frozen process reads late.
+    gave it somewhere between a pull, which may have waited for the message, and its answer, which
+    a frozen process reads late. A renewal counts from when it was sent: whoever took the later
+    time for its end would ask once more, and without exactly-once delivery be told that it stands.
 
     `renewed` says that it has had its full length once, `settling` that its outcome is being
     written, `leaving` that the message is to be delivered again at a time of its own: whoever
@@ -172,7 +174,7 @@ class Leases:
 
     def _granted(self, lease: Lease, asked_at: float) -> None:
         """It was renewed, to its full length."""
-        lease.grant(self._lease_ttl, asked_at=asked_at, answered_at=self._clock.monotonic())
+        lease.grant(self._lease_ttl, asked_at=asked_at, answered_at=asked_at)
         lease.renewed = True
 
     def _surely_stands(self, lease: Lease) -> bool:
