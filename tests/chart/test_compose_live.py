@@ -34,6 +34,8 @@ SIGNS: Final = (
     'llm_d_async_async_gate_metric_source_available{inference_pool="sim"} == 1',
     "llm_d_async_async_successful_requests_total > 0",
     'sum(vllm:num_requests_running{inference_pool="sim"}) > 0',
+    'count(llm_d_async_async_tenant_started_requests_total{tenant=~"team-."} > 0) == 2',
+    "sum(llm_d_async_async_quota_in_use) > 0",
 )
 """What Prometheus knows once everything works together."""
 
