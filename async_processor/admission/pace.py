@@ -79,6 +79,11 @@ class Pace:
         self.running -= 1
         self._ended += 1
 
+    def undone(self, gap: float) -> None:
+        """One did not start after all, for whom the next had been put off by `gap` seconds."""
+        self.running -= 1
+        self._next_due -= gap
+
     def shed(self) -> None:
         """One of those that run, and is about to end, was refused by the pool: it is full.
 
@@ -110,9 +115,10 @@ class Pace:
         early = max(FEW, 2 * TICK / step.gap)  # who is woken every tick must not fall behind
         return math.floor(early - max(0.0, self._next_due - now) / step.gap + _ROUNDING)
 
-    def take(self, step: Step, now: float) -> None:
-        """One starts now."""
+    def take(self, step: Step, now: float) -> float:
+        """One starts now; returns by how many seconds that puts the next one off."""
         self._next_due = max(self._next_due, now) + step.gap
+        return step.gap
 
 
 def growth(*, used: float, limit: float, before: int, running: int, workers: float) -> float:

@@ -162,7 +162,7 @@ class SensorGate(WithoutLots):
             return allowance.take(request, now)
         start = allowance.take(request, now) if self._in_time(1) else None
         if start is not None:
-            allowance.pace.take(self._step, now)
+            start.gap = allowance.pace.take(self._step, now)
         return start
 
     def subscribe(self, wake: Callable[[], None]) -> Leave:

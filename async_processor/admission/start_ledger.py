@@ -35,16 +35,17 @@ _number = attrgetter("number")
 class Start:
     """A request that has started or is about to; written by its ledger.
 
-    `at`, in the seconds of readings, is when the latest gate let it through. Earlier starts have
-    smaller numbers.
+    `at`, in the seconds of readings, is when the latest gate let it through, and `gap` by how many
+    of them the pace put the next one off. Earlier starts have smaller numbers.
     """
 
-    __slots__ = ("ahead_of", "at", "number", "ran", "request", "shed", "tickets")
+    __slots__ = ("ahead_of", "at", "gap", "number", "ran", "request", "shed", "tickets")
 
     def __init__(self, request: object, number: int) -> None:
         self.request: object = request
         self.number = number
         self.at = -math.inf
+        self.gap = 0.0
         self.tickets = 0
         """How many of those that it passed have not heard its end."""
         self.ran = False
@@ -131,8 +132,10 @@ class StartLedger:
         start.ran |= ran
         if start.tickets:
             return
-        self.pace.ended()
-        if not start.ran:
+        if start.ran:
+            self.pace.ended()
+        else:
+            self.pace.undone(start.gap)
             self._undo(start)
         self._forget(start)
 

@@ -123,6 +123,32 @@ def test_a_storm_of_refusals_leaves_what_the_pool_bears() -> None:
 
 
 @given(
+    st.lists(st.tuples(st.floats(0, 0.5), st.booleans()), max_size=60),
+    st.integers(1, 100),
+)
+def test_what_did_not_start_after_all_takes_nobodys_moment(
+    arrivals: list[tuple[float, bool]], starts: int
+) -> None:
+    """Whoever is refused by a later gate leaves the others what they would have without it."""
+    disturbed, calm = Pace(), Pace()
+    steps = [reading(pace, starts=starts) for pace in (disturbed, calm)]
+    now = 0.0
+    for seconds, refused in arrivals:
+        now += seconds
+        room = disturbed.room(steps[0], now)
+        assert room == calm.room(steps[1], now)
+        if not room:
+            continue
+        disturbed.started()
+        gap = disturbed.take(steps[0], now)
+        if refused:
+            disturbed.undone(gap)
+        else:
+            calm.started()
+            calm.take(steps[1], now)
+
+
+@given(
     capacity=st.integers(20, 2000),
     workers=st.integers(8, 2000),
     seconds=st.integers(1, 12),

@@ -304,6 +304,19 @@ async def test_places_that_nobody_could_count_are_filled_step_by_step() -> None:
     await bench.gate.stop()
 
 
+async def test_whom_a_later_gate_refuses_costs_others_no_start_where_starts_are_spread() -> None:
+    bench = Bench(workers=100, interval=1)
+    bench.dial.turn(1.0)
+    await bench.clock.advance(1)
+    bench.dial.turn(0.9)
+    for _ in range(50):
+        verdict = await bench.gate.admit(candidate())
+        assert isinstance(verdict, Continue), "a tenant without room holds nobody up"
+        verdict.ticket.refund()
+    assert await bench.admitted() == FEW
+    await bench.gate.stop()
+
+
 async def test_a_reading_that_is_only_half_of_the_truth_says_so() -> None:
     bench = Bench()
     bench.dial.turn(0.5, note="1 of 2 pages: http://b: connection refused")
