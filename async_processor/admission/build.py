@@ -1,4 +1,7 @@
-"""Makes the gates that a configuration names: one case per type."""
+"""Makes the gates that a configuration names: one case per type.
+
+What reads over HTTP is imported only when a gate of the configuration reads so.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
-from async_processor.admission import pool_budget, saturation, scraped, vllm
+from async_processor.admission import pool_budget, saturation
 from async_processor.admission import settings as configured
 from async_processor.admission.base import Gate
 from async_processor.admission.census import Census, RollCensus
@@ -39,7 +42,6 @@ from async_processor.redis_io.roll import RedisRoll
 from async_processor.redis_io.shared import SharedClient, SharedClients
 from async_processor.sensors.base import Sensor, Source
 from async_processor.sensors.polling import JITTER
-from async_processor.sensors.promql import PromqlSource
 from async_processor.sensors.redis_value import RedisValueSource
 from async_processor.sensors.registry import Sensors
 from async_processor.sensors.settings import PrometheusSettings
@@ -198,8 +200,7 @@ def _build(settings: configured.GateSettings, context: GateContext, spot: Spot) 
                 in_flight=context.in_flight(spot),
             )
         case configured.EndpointScrapeGate():
-            source = scraped.source(settings, context.sensors.http)
-            return _over_pages(settings, source, scraped.rule(settings), context, spot)
+            return _endpoint_scrape(settings, context, spot)
         case configured.VllmPoolGate():
             return _vllm_pool(settings, context, spot)
         case configured.PrometheusQueryGate():
@@ -238,6 +239,15 @@ def _constant(context: GateContext, spot: Spot) -> Gate:
     )
 
 
+def _endpoint_scrape(
+    settings: configured.EndpointScrapeGate, context: GateContext, spot: Spot
+) -> Gate:
+    from async_processor.admission import scraped
+
+    source = scraped.source(settings, context.sensors.http)
+    return _over_pages(settings, source, scraped.rule(settings), context, spot)
+
+
 def _over_pages(
     settings: configured.EndpointScrapeGate | configured.VllmPoolGate,
     source: Source,
@@ -249,6 +259,8 @@ def _over_pages(
 
 
 def _vllm_pool(settings: configured.VllmPoolGate, context: GateContext, spot: Spot) -> Gate:
+    from async_processor.admission import vllm
+
     rule = vllm.rule(settings)
     if settings.selector:
         prometheus = _prometheus(settings.type, context)
@@ -343,6 +355,8 @@ def _over_prometheus(
     context: GateContext,
     spot: Spot,
 ) -> Gate:
+    from async_processor.sensors.promql import PromqlSource
+
     prometheus = _prometheus(settings.type, context)
     source = PromqlSource(url=prometheus.url, query=query, client=context.sensors.http)
     return _over_readings(settings, source, prometheus.cache_ttl, rule, context, spot)

@@ -1,77 +1,20 @@
 """The command line: finds the command, runs it, and turns its end into an exit code.
 
 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted. What went wrong is
-said on standard error. A command's module is imported when it is called, so that starting stays
-fast whatever the others need.
+said on standard error. What commands need is imported when they are called: starting stays fast
+whatever the others need, and the daemon is ready the sooner for not knowing them at all.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final, NoReturn
+from typing import Final, NoReturn
 
-import typer
-from typer.exceptions import TyperException
-from typer.main import get_command
-
-from async_processor import __version__
-from async_processor.cli.lazy import Entry, LazyGroup
+from async_processor.cli.program import INTERRUPTED, say
 from async_processor.errors import AsyncProcessorError, BrokerUnavailable, ConfigurationError
 
-PROGRAM: Final = "async-processor"
-_INTERRUPTED: Final = 130
-
-_COMMANDS: Final = {
-    "run": Entry(
-        module="run",
-        name="run",
-        help="Run the daemon: pull requests, send them, post results.",
-        passes_arguments=True,
-    ),
-    "submit": Entry(module="submit", name="submit", help="Submit requests from JSON or JSONL."),
-    "results": Entry(module="results", name="results", help="Take results off the result queue."),
-    "cancel": Entry(module="cancel", name="cancel", help="Cancel requests by id."),
-    "status": Entry(module="status", name="status", help="Show the queues, and why nothing moves."),
-    "dead-letter": Entry(
-        module="dead_letter",
-        name="app",
-        help="List, show, requeue and purge what could not be processed.",
-    ),
-    "config": Entry(module="config", name="app", help="Check, explain and migrate configuration."),
-    "pubsub": Entry(module="pubsub", name="app", help="Prepare Google Pub/Sub."),
-    "queue": Entry(module="queue", name="app", help="Prepare queues for another processor."),
-    "gate": Entry(module="gate", name="app", help="See what the configured gates read and allow."),
-    "demo": Entry(module="demo", name="demo", help="Watch the whole thing work, in a minute."),
-    "simulate-pool": Entry(
-        module="simulate_pool", name="simulate_pool", help="Serve a simulated vLLM pool."
-    ),
-}
-
-
-class _Commands(LazyGroup):
-    entries = _COMMANDS
-
-
-app = typer.Typer(cls=_Commands, name=PROGRAM, add_completion=False, no_args_is_help=False)
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Background LLM inference on GPU pools that already serve live traffic.
-
-    Example: async-processor submit requests.jsonl --deadline 1h --wait
-    """
-    if version:
-        typer.echo(f"{PROGRAM} {__version__}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+_HELP: Final = frozenset({"--help", "-help", "-h"})
 
 
 def main() -> NoReturn:
@@ -82,19 +25,15 @@ def main() -> NoReturn:
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command line; returns the exit code."""
     try:
-        command = get_command(app)
-        code = command.main(_with_command(arguments), prog_name=PROGRAM, standalone_mode=False)
-    except TyperException as wrong:
-        return _say(f"{wrong.format_message()} {_hint(wrong)}", wrong.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
+        return _run(_with_command(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except ConfigurationError as error:
-        return _say(str(error), 2)
+        return say(str(error), 2)
     except BrokerUnavailable as error:
-        return _say(f"{error} (the broker is that of --url, --config or REDIS_URL)", 1)
+        return say(f"{error} (the broker is that of --url, --config or REDIS_URL)", 1)
     except AsyncProcessorError as error:
-        return _say(str(error), 1)
-    return code if isinstance(code, int) else 0
+        return say(str(error), 1)
 
 
 def _with_command(arguments: Sequence[str]) -> list[str]:
@@ -105,12 +44,12 @@ def _with_command(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
-def _hint(wrong: TyperException) -> str:
-    context = getattr(wrong, "ctx", None)
-    return f"See {context.command_path if context else PROGRAM} --help."
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["run"] and _HELP.isdisjoint(arguments):
+        from async_processor.cli.run import run
 
+        run(arguments[1:])
+        return 0
+    from async_processor.cli.commands import call
 
-def _say(message: str, code: int) -> int:
-    for line in message.splitlines():
-        typer.echo(f"{PROGRAM}: {line}", err=True)
-    return code
+    return call(arguments)

@@ -12,9 +12,12 @@ import signal
 import socket
 import sys
 
+from async_processor.daemon.garbage import put_off_the_garbage_collector
+
 
 def main() -> int:
     """Live until the supervisor says so, or is gone; returns the exit code."""
+    put_off_the_garbage_collector()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     own_end = socket.socket(fileno=int(sys.argv[1]))

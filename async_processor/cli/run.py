@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-import typer
-
 from async_processor import __version__
+from async_processor.daemon.garbage import (
+    put_off_the_garbage_collector,
+    spare_the_garbage_collector,
+)
 
 if TYPE_CHECKING:
     from async_processor.config.run_inputs import RunInputs
@@ -26,25 +29,20 @@ DEBUGGING: Final = 4
 PROCESS: Final = (sys.executable, "-P", "-m", "async_processor.cli.process")
 """What one of several processes runs; modules that lie in the working directory are not meant."""
 
-_HELP: Final = frozenset({"--help", "-help", "-h"})
 
+def run(arguments: Sequence[str]) -> None:
+    """Run the daemon, as the arguments configure it, until SIGTERM or SIGINT.
 
-def run(context: typer.Context) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a second one gives everything back at once.
-
-    Example: async-processor run --config config.yaml
+    Raises:
+        ConfigurationError: the arguments or the configuration are wrong.
+        BrokerRefused: the broker can be reached and cannot be used.
     """
-    if _HELP.intersection(context.args):
-        from async_processor.cli.run_help import flags_help
-
-        typer.echo(context.get_help())
-        typer.echo(flags_help())
-        return
+    put_off_the_garbage_collector()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     # What it asks for, to read the configuration again, is yet to come or over.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _run(context.args)
+    _run(arguments)
 
 
 def _end(_number: int, _frame: object) -> NoReturn:
@@ -52,7 +50,7 @@ def _end(_number: int, _frame: object) -> NoReturn:
     sys.exit(0)
 
 
-def _run(arguments: list[str]) -> None:
+def _run(arguments: Sequence[str]) -> None:
     from async_processor.config.run_inputs import settings_from
     from async_processor.config.show import effective
     from async_processor.processes.number import number_of
@@ -81,7 +79,6 @@ def _run_alone(inputs: RunInputs, read: ReadSettings) -> None:
     from async_processor.daemon.build import build
     from async_processor.daemon.config_watch import ConfigWatch
     from async_processor.daemon.daemon import Daemon
-    from async_processor.daemon.garbage import spare_the_garbage_collector
     from async_processor.daemon.reload import Reloader
     from async_processor.daemon.tracing import build_tracing
 
@@ -98,4 +95,5 @@ def _supervise(inputs: RunInputs, read: ReadSettings, processes: int, level: str
     from async_processor.processes.supervisor import Supervisor
 
     supervisor = Supervisor(inputs.settings, PROCESS, processes=processes, level=level)
+    spare_the_garbage_collector()
     loop.run(supervisor.run(read, inputs.files, seen=inputs.fingerprint))

@@ -1,10 +1,12 @@
-"""What `run` reads, for its `--help`: our own options, and Go's flags in groups."""
+"""The help of `run`: our own options, and Go's flags in groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Final
+
+import typer
 
 from async_processor.config.go_flags import FLAGS
 
@@ -29,9 +31,13 @@ GROUPS: Final = {
 _WIDTH: Final = 98
 
 
-def flags_help() -> str:
-    """The part of the help below the usage."""
-    return "\n".join(_lines())
+def run(context: typer.Context) -> None:
+    """Run the daemon until SIGTERM or SIGINT; a second one gives everything back at once.
+
+    Example: async-processor run --config config.yaml
+    """
+    typer.echo(context.get_help())
+    typer.echo("\n".join(_lines()))
 
 
 def _lines() -> Iterator[str]:

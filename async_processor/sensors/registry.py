@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakValueDictionary
-
-import httpx
 
 from async_processor.clock import Clock
 from async_processor.lifecycle import Watch
 from async_processor.sensors.base import Sensor, Source
 from async_processor.sensors.polling import EagerSensor, PollingSensor
+
+if TYPE_CHECKING:
+    import httpx
 
 MOST_REDIRECTS: Final = 2
 """Of a metrics page: to HTTPS, and from /metrics to /metrics/."""
@@ -35,6 +36,8 @@ class Sensors:
     @cached_property
     def http(self) -> httpx.AsyncClient:
         """For sources that read over HTTP; each fetch is timed as a whole, not step by step."""
+        import httpx  # takes long, and many a configuration has no such source
+
         return httpx.AsyncClient(timeout=None, max_redirects=MOST_REDIRECTS)  # noqa: S113
 
     def polling(self, source: Source, interval: float) -> Sensor:
