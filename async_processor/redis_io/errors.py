@@ -55,6 +55,7 @@ _PASSING_CODES: Final = re.compile(
 )
 _CLOSING: Final = re.compile(r"(?:ERR )?Protocol error")
 """What Redis says, if it gets to it, when an argument is larger than proto-max-bulk-len."""
+_DEMOTED: Final = re.compile(r"(?:^|[ :-])READONLY\b")
 _DENIED: Final = (AuthenticationError, AuthorizationError, NoPermissionError)
 
 
@@ -75,6 +76,12 @@ def from_answer(error: Exception) -> AsyncProcessorError:
 def is_last(error: Exception) -> bool:
     """Whether the server closes the connection after this answer."""
     return _CLOSING.match(_text(error)) is not None
+
+
+def leads_astray(error: Exception) -> bool:
+    """Whether nothing more should go over the connection: the server closes it after this answer,
+    or has become a replica, and whoever connects anew finds the master."""
+    return is_last(error) or _DEMOTED.search(_text(error)) is not None
 
 
 def from_connecting(error: Exception, place: str) -> AsyncProcessorError:

@@ -1,15 +1,14 @@
-"""A `RedisClient` over a pool of connections to one server, named directly or by Sentinel."""
+"""A `RedisClient` over connections to one server, named directly or by Sentinel."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import hiredis
 from redis.asyncio import ConnectionPool
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
 from async_processor.errors import BrokerUnavailable
@@ -17,13 +16,18 @@ from async_processor.redis_io import errors
 from async_processor.redis_io.address import COMMAND_SECONDS, CONNECT_SECONDS, command_seconds
 from async_processor.redis_io.client import Argument, Command, Line
 from async_processor.redis_io.outage import Outage
+from async_processor.redis_io.raw_connection import RawConnection
+from async_processor.timeouts import Timeouts
 
 _pack: Final = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)
 """Its own annotation means a tuple of one."""
 
 
 class PooledClient:
-    """Commands go over whichever connection is free; `place` is the server's name in errors."""
+    """Commands go over whichever connection is free; `place` is the server's name in errors.
+
+    `pool` opens the connections and bounds their number.
+    """
 
     clustered = False
 
@@ -36,9 +40,11 @@ class PooledClient:
         close_too: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._pool = pool
+        self._talks = _Talks(place)
         self._place = place
         self._outage = outage
         self._close_too = close_too
+        self._free: list[RawConnection] = []
 
     @property
     def outage(self) -> Outage:
@@ -52,17 +58,17 @@ class PooledClient:
         return await self._exchange(commands, wait) if commands else []
 
     async def line(self) -> Line:
-        return PooledLine(self._pool, await self._connected(), self._place)
+        return PooledLine(await self._opened(), self._talks, self._close)
 
     async def close(self) -> None:
+        await self._close_free()
         await self._pool.aclose()
         if self._close_too is not None:
             await self._close_too()
 
     async def _exchange(self, commands: Sequence[Command], wait: float) -> list[Any]:
         try:
-            async with self._connection() as connection:
-                answers = await exchange(connection, commands, self._place, wait=wait)
+            answers = await self._exchanged(commands, wait)
             answers = [_accepted(answer) for answer in answers]
         except BrokerUnavailable:
             self._outage.failed()
@@ -70,102 +76,119 @@ class PooledClient:
         self._outage.answered()
         return answers
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[AbstractConnection]:
-        connection = await self._connected()
+    async def _exchanged(self, commands: Sequence[Command], wait: float) -> list[Any]:
+        connection = await self._usable()
         try:
-            yield connection
-        finally:
-            await self._pool.release(connection)
+            answers = await self._talks.exchange(connection, commands, wait=wait)
+        except BaseException as error:
+            await self._close(connection)
+            if isinstance(error, BrokerUnavailable):
+                await self._close_free()  # they lead to the same server
+            raise
+        self._free.append(connection)
+        refusals = (answer for answer in answers if isinstance(answer, ResponseError))
+        if any(map(errors.leads_astray, refusals)):
+            await self._close_free()
+        return answers
 
-    async def _connected(self) -> AbstractConnection:
-        connection: AbstractConnection
+    async def _usable(self) -> RawConnection:
+        """The free connection that was used last, or a new one."""
+        while self._free:
+            connection = self._free.pop()
+            if connection.usable:
+                return connection
+            await self._close(connection)
+        return await self._opened()
+
+    async def _opened(self) -> RawConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS + COMMAND_SECONDS):
-                connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+                opened = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+                return RawConnection(opened)
         except TimeoutError:
             raise BrokerUnavailable(f"Redis at {self._place} lets nobody in") from None
         except errors.FOREIGN as error:
             raise errors.from_connecting(error, self._place) from None
-        return connection
+
+    async def _close_free(self) -> None:
+        while self._free:
+            await self._close(self._free.pop())
+
+    async def _close(self, connection: RawConnection) -> None:
+        connection.abort()
+        await connection.opened.disconnect(nowait=True)
+        await self._pool.release(connection.opened)
 
 
 class PooledLine:
-    """A `Line` over a connection that its pool has lent out."""
+    """A `Line` over a connection of its own, which is not used again: what `close` ends with it
+    are subscriptions and tracking."""
 
-    def __init__(self, pool: ConnectionPool, connection: AbstractConnection, place: str) -> None:
-        self._pool = pool
+    def __init__(
+        self,
+        connection: RawConnection,
+        talks: _Talks,
+        close: Callable[[RawConnection], Awaitable[None]],
+    ) -> None:
         self._connection = connection
-        self._place = place
+        self._talks = talks
+        self._close = close
 
     async def ask(self, *command: Argument) -> Any:
         (answer,) = await self.ask_all((command,))
         return answer
 
     async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        answers = await exchange(self._connection, commands, self._place)
+        answers = await self._talks.exchange(self._connection, commands)
         return [_accepted(answer) for answer in answers]
 
     async def send(self, *command: Argument) -> None:
-        with _translated(self._place, COMMAND_SECONDS):
-            async with asyncio.timeout(COMMAND_SECONDS):
-                await self._connection.send_command(*command, check_health=False)
+        self._connection.send(_packed((command,)))
 
     async def receive(self, timeout: float) -> Any:
-        return _accepted(await receive(self._connection, timeout, self._place))
+        with self._talks.limited(timeout):
+            (answer,) = await self._connection.receive(1)
+        return _accepted(answer)
 
     async def close(self) -> None:
-        # Tracking and subscriptions end with the connection: it must not go back as it is.
-        await self._connection.disconnect(nowait=True)
-        await self._pool.release(self._connection)
+        await self._close(self._connection)
 
 
-async def exchange(
-    connection: AbstractConnection, commands: Sequence[Command], place: str, *, wait: float = 0
-) -> list[Any]:
-    """Send commands at once and read an answer, or the server's error, for each.
+class _Talks:
+    """Exchanges with one server, each limited in time; failures are told in our own words."""
 
-    `wait` is how many seconds they block at most, together.
-    """
-    packed = _packed(commands)
-    seconds = command_seconds(len(packed)) + wait
-    with _translated(place, seconds):
-        async with asyncio.timeout(seconds):
-            await connection.send_packed_command(packed)
-            return [await _answer(connection, seconds) for _ in commands]
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._timeouts = Timeouts()
+
+    async def exchange(
+        self, connection: RawConnection, commands: Sequence[Command], *, wait: float = 0
+    ) -> list[Any]:
+        """Send commands at once and receive an answer, or the server's error, for each.
+
+        `wait` is how many seconds they block at most, together.
+        """
+        packed = _packed(commands)
+        with self.limited(command_seconds(len(packed)) + wait):
+            connection.send(packed)
+            return await connection.receive(len(commands))
+
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Raises AnswerLost when that takes longer, or the connection is lost."""
+        try:
+            with self._timeouts.limit(seconds):
+                yield
+        except TimeoutError:
+            text = f"Redis at {self._place} gave no answer for {seconds:g} s"
+            raise errors.AnswerLost(text) from None
+        except errors.FOREIGN as error:
+            raise errors.from_talking(error, self._place) from None
 
 
 def _packed(commands: Sequence[Command]) -> bytes:
     """What redis-py's own packing makes in Python, in a seventh of the time."""
     return b"".join(map(_pack, map(tuple, commands)))
-
-
-async def receive(connection: AbstractConnection, seconds: float, place: str) -> Any:
-    """The next answer or message."""
-    with _translated(place, seconds):
-        async with asyncio.timeout(seconds):
-            return await _answer(connection, seconds)
-
-
-@contextmanager
-def _translated(place: str, seconds: float) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError:
-        raise errors.AnswerLost(f"Redis at {place} gave no answer for {seconds:g} s") from None
-    except errors.FOREIGN as error:
-        raise errors.from_talking(error, place) from None
-
-
-async def _answer(connection: AbstractConnection, seconds: float) -> Any:
-    # redis-py's own limit answers None, which is an answer too; so it is put out of reach of the
-    # caller's, which ends the read like a cancellation and closes the connection.
-    try:
-        return await connection.read_response(timeout=2 * seconds)
-    except ResponseError as error:
-        if errors.is_last(error):
-            await connection.disconnect(nowait=True)
-        return error
 
 
 def _accepted(answer: Any) -> Any:
