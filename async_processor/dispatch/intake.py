@@ -37,9 +37,13 @@ GATE_PAUSE: Final = 0.5
 CLAIM_LIMIT: Final = 256
 """Messages a claim may ask for."""
 
+FIRST_CLAIM: Final = 8
+"""The same after a wait for work: mostly one has come, and all seats beyond those that are needed
+would be bid for and left again on its way. Where there are more the next claim follows at once."""
+
 EMPTY_HANDED_PAUSE: Final = 0.05
-"""Seconds at most after a claim that found nothing although the queue was not empty: another
-replica was quicker, or what is left are suspects that must wait for their turn."""
+"""Seconds at most after the second claim in a row that found nothing although there was work:
+other replicas are quicker, or what is left are suspects that must wait for their turn."""
 
 BROKER_PAUSE: Final = 1.0
 """Seconds at most between two tries while the broker is away."""
@@ -81,6 +85,8 @@ class Intake(OneLoop):
         self._more = False
         """There is probably work: the last claim got all it asked for, or a look has seen some that
         the gate kept back."""
+        self._empty_handed = False
+        """The last claim found nothing."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._hears = Subscriptions(
             partial(route.gate.subscribe, self._gate_changed.set),
@@ -112,15 +118,16 @@ class Intake(OneLoop):
         if not permits:
             self._more = looked
             return
-        wanted = min(permits, CLAIM_LIMIT)
+        wanted = min(permits, FIRST_CLAIM if looked else CLAIM_LIMIT)
         seats = await self._route.pool.acquire(self._route.queue, wanted, LOOK_INTERVAL)
         seats = self._still_permitted(seats)
         if not seats:
             return
         claimed = await uninterrupted(self._claim(seats))
         self._more = claimed == len(seats)
-        if not claimed:
+        if not claimed and self._empty_handed:
             await self._clock.sleep(random.uniform(0.2, 1.0) * EMPTY_HANDED_PAUSE)
+        self._empty_handed = not claimed
 
     async def _sees_work(self) -> bool:
         """Whether the queue holds a message; waits for one."""

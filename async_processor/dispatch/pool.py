@@ -83,7 +83,7 @@ class Pool:
         self._turns: dict[Ready, Seat] = {}
         """Who waits in a lane, by what stands there."""
         self.timeouts = Timeouts()
-        """Of those who do."""
+        """Of those who wait here, for seats or in a lane."""
         self._kept = KeptSlots()
         self._bids: list[Bid] = []
         self._offer_due: asyncio.TimerHandle | None = None
@@ -128,8 +128,10 @@ class Pool:
         bid = Bid(queue, want)
         self._bids.append(bid)
         self._hear_bids()
+        if bid.seats.done():
+            return bid.granted
         try:
-            async with asyncio.timeout(patience):
+            with self.timeouts.limit(patience):
                 return await bid.seats
         except TimeoutError:
             self._withdraw(bid)

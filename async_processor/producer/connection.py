@@ -57,6 +57,8 @@ class Connection:
             BrokerUnavailable: the broker was away for too long.
             BrokerRefused: it refuses us.
         """
+        if self._open:
+            return
         async with self._opening:
             if not self._open:
                 await self._patience(self._connect)

@@ -215,7 +215,10 @@ class Transport(Protocol):
         ...
 
     async def wait_for_work(self, queue_name: str, timeout: float) -> bool:
-        """Return True as soon as the queue holds a message, False after `timeout` seconds."""
+        """Return True as soon as the queue holds a message, False after `timeout` seconds.
+
+        When it returns another replica may have taken the message.
+        """
         ...
 
     async def cancelled(self, deliveries: Sequence[Delivery]) -> Collection[str]:

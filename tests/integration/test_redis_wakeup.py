@@ -98,6 +98,22 @@ async def test_a_plain_zadd_wakes_an_idle_queue(probe: RedisProbe) -> None:
         await claim_one(replica)
 
 
+@pytest.mark.parametrize("binary", SERVERS.values(), ids=SERVERS)
+@pytest.mark.usefixtures("no_safety_net")
+async def test_a_notice_is_believed_without_a_look(binary: str) -> None:
+    """A round trip less on the way of a request that finds the queue empty."""
+    with RedisServer(binary) as server:
+        async with probing(server.url) as probe:
+            replica = await watching(probe)
+            (waiting,) = await wait_begun(probe, replica, QUEUE)
+            before = await looks(probe)
+            await submit(probe, "a")
+            assert await waiting
+            assert await looks(probe) == before
+            assert await replica.wait_for_work(QUEUE, LONG), "asked again, it looks"
+            assert await looks(probe) == before + 1
+
+
 async def test_only_the_queue_that_was_filled_wakes(probe: RedisProbe) -> None:
     replica = await watching(probe)
     waiting, other, twin = await wait_begun(probe, replica, QUEUE, "other", QUEUE)

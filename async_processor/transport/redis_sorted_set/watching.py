@@ -5,8 +5,10 @@ itself (CLIENT TRACKING), so an idle queue costs nothing. Where tracking is forb
 by a proxy) all waited-for queues are looked at together, at most every 20 ms. In both modes one
 look a second is the safety net.
 
-A queue is `quiet` while Redis has said that it is empty and has promised to tell of a change. No
-change is missed: one that comes while a look is under way makes the look's answer void.
+A queue is `quiet` while Redis has said that it is empty and has promised to tell of a change, which
+can only be that it gets something; so then nothing is asked before those who wait are told, though
+another replica may be quicker. No change is missed: one that comes while a look is under way makes
+the look's answer void.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, Final
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.redis_io.client import Command, Line
 from async_processor.telemetry.logs import get_logger
+from async_processor.timeouts import Timeouts
 from async_processor.transport.redis_sorted_set.link import Link, pauses
 
 _CHANNEL: Final = "__redis__:invalidate"
@@ -41,6 +44,7 @@ class Watcher:
         self._changes: Counter[str] = Counter()
         self._wanted = asyncio.Event()
         self._pauses = pauses()
+        self._timeouts = Timeouts()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -61,7 +65,7 @@ class Watcher:
         if queue_name not in self._quiet:
             self._wanted.set()
         try:
-            async with asyncio.timeout(timeout):
+            with self._timeouts.limit(timeout):
                 await told
         except TimeoutError:
             return False
@@ -106,7 +110,7 @@ class Watcher:
         if not names:
             self._wanted.clear()
             return
-        self._tell(names, await self._link.client.pipeline(_looks(names)))
+        self._tell_filled(names, await self._link.client.pipeline(_looks(names)))
 
     async def _watch_by_notice(self) -> None:
         listener = await self._link.client.line()
@@ -136,13 +140,15 @@ class Watcher:
                 self._changed(message[2])
 
     def _changed(self, keys: list[bytes] | None) -> None:
-        """None: everything may have changed."""
-        names = tuple(self._quiet | set(self._waiting)) if keys is None else map(bytes.decode, keys)
+        """None: the database was emptied, and tells of none of its keys any more."""
+        names = self._quiet | self._waiting.keys() if keys is None else map(bytes.decode, keys)
         for name in names:
             self._changes[name] += 1
-            self._quiet.discard(name)
-            if name in self._waiting:
+            if name in self._quiet and keys is not None:
+                self._tell(name)
+            elif name in self._waiting:
                 self._wanted.set()
+            self._quiet.discard(name)
 
     async def _answer_wants(self, asker: Line) -> None:
         while True:
@@ -160,14 +166,17 @@ class Watcher:
                 self._wanted.set()
             elif not filled:
                 self._quiet.add(name)
-        self._tell(names, answers)
+        self._tell_filled(names, answers)
 
-    def _tell(self, names: Collection[str], answers: Iterable[Any]) -> None:
+    def _tell_filled(self, names: Collection[str], answers: Iterable[Any]) -> None:
         for name, filled in zip(names, answers, strict=True):
             if filled:
-                for told in self._waiting.get(name, ()):
-                    if not told.done():
-                        told.set_result(None)
+                self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        for told in self._waiting.get(name, ()):
+            if not told.done():
+                told.set_result(None)
 
 
 def _looks(names: Iterable[str]) -> list[Command]:
