@@ -127,7 +127,8 @@ class Line:
             self._send(_Answer(question.number, None, repr(error)))
 
     def _send(self, message: _Question | _Answer) -> None:
-        if self._writer is not None and not self._ended:
+        """To nobody once the line is closing: `run` is about to hear of it."""
+        if self._writer is not None and not self._writer.is_closing():
             data = _encode(message)
             self._writer.write(len(data).to_bytes(_LENGTH_BYTES) + data)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from async_processor.errors import AsyncProcessorError
 from async_processor.processes.line import Answers, Line, LineEnded, Refused
+from async_processor.testing.eventually import until
 
 
 class Ends:
@@ -89,3 +91,28 @@ async def test_who_asks_hears_at_once_that_the_other_is_gone() -> None:
         await ends.runs[0]
         with pytest.raises(LineEnded):
             await ends.here.ask("never")
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_question_asked_just_after_the_end_hears_of_it(run: Callable[..., None]) -> None:
+    """The supervisor may ask before it has read that a process was killed with questions unread;
+    uvloop, on which both run, lets nobody write then."""
+
+    async def asks() -> None:
+        ours, theirs = socket.socketpair()
+        line = Line(ours, {})
+        await line.open()
+        before = asyncio.create_task(line.ask("unread"))
+        await asyncio.sleep(0)
+        theirs.close()
+        assert line._reader is not None
+        reader = line._reader
+        await until(lambda: reader.exception() is not None)
+        after = asyncio.create_task(line.ask("too late"))
+        await asyncio.sleep(0)
+        await line.run()
+        for question in (before, after):
+            with pytest.raises(LineEnded):
+                await question
+
+    run(asks())
