@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Any, Final
-
-import structlog
+from typing import Final
 
 from async_processor.clock import Clock
+from async_processor.telemetry.presenting import Record
 
 INTERVAL: Final = 10.0
 """Seconds between two records of the same event about the same thing."""
@@ -29,10 +27,7 @@ _REMEMBERED: Final = 1024
 
 
 class Repeats:
-    """Processor: lets the first of its kind through at once, then one per `interval` seconds.
-
-    The one that goes through says in `suppressed` how many were held back before it.
-    """
+    """Lets the first of its kind through at once, then one per `interval` seconds."""
 
     def __init__(self, clock: Clock, interval: float = INTERVAL) -> None:
         self._clock = clock
@@ -40,20 +35,19 @@ class Repeats:
         self._last: dict[tuple[object, ...], float] = {}
         self._suppressed: dict[tuple[object, ...], int] = {}
 
-    def __call__(
-        self, _logger: Any, _method: str, event: MutableMapping[str, Any]
-    ) -> MutableMapping[str, Any]:
-        if event.get("level") not in ("warning", "error"):
-            return event
-        kind = (event["event"], *(str(event.get(name, "")) for name in IDENTITY))
+    def admit(self, record: Record) -> bool:
+        """Whether it goes out; it says in `suppressed` then how many were held back before it."""
+        if record["level"] not in ("warning", "error"):
+            return True
+        kind = (record["event"], *(str(record.get(name, "")) for name in IDENTITY))
         now = self._clock.monotonic()
         if now - self._last.get(kind, -self._interval) < self._interval:
             self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
-            raise structlog.DropEvent
+            return False
         self._remember(kind, now)
         if suppressed := self._suppressed.pop(kind, 0):
-            event["suppressed"] = suppressed
-        return event
+            record["suppressed"] = suppressed
+        return True
 
     def _remember(self, kind: tuple[object, ...], now: float) -> None:
         if len(self._last) >= _REMEMBERED:
