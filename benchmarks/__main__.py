@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -74,32 +75,59 @@ def _options() -> argparse.Namespace:
     )
     add("--json", action="store_true", help="print one JSON object")
     add("--command", default=OUR_COMMAND, help="what starts the processor under test")
-    add("--configuration", type=Path, help="the template of its configuration file")
-    add("--workers", type=int, nargs="+", default=[64, 256], help="for throughput")
-    add("--requests", type=int, default=10_000, help="for throughput and admission, a turn")
-    add("--turns", type=int, default=3, help="for all that takes turns but vllm")
-    add("--samples", type=int, default=200, help="for latency, each way")
-    add("--in-flight", type=int, default=2000, help="for memory")
-    add("--calls", type=int, default=10_000, help="for in-flight, and bulk's calls in flight")
-    add("--backlog", type=int, default=1_000_000, help="for backlog, the long one")
-    add("--bulk", type=int, default=100_000, help="for bulk, the requests at one stroke")
-    add("--gate-requests", type=int, default=5000, help="for gate")
-    add("--gate-workers", type=int, default=3200, help="for gate")
+    add(
+        "--configuration",
+        type=_text_of,
+        metavar="FILE",
+        help="the template of its configuration file",
+    )
+    number = partial(add, type=_at_least(1))
+    number("--workers", nargs="+", default=[64, 256], help="for throughput")
+    number("--requests", default=10_000, help="for throughput, admission and cores, a turn")
+    number("--turns", default=3, help="for all that takes turns but startup and vllm")
+    number("--processes", nargs="+", default=[1, 2], help="for cores, the first beside the others")
+    add("--samples", type=_at_least(2), default=200, help="for latency, each way")
+    number("--in-flight", default=2000, help="for memory")
+    number("--calls", default=10_000, help="for in-flight, and bulk's calls in flight")
+    add("--backlog", type=_at_least(100), default=1_000_000, help="for backlog, the long one")
+    add("--bulk", type=_at_least(4), default=100_000, help="for bulk, the requests at one stroke")
+    number("--gate-requests", default=5000, help="for gate")
+    number("--gate-workers", default=3200, help="for gate")
     add("--interactive", action="store_true", help="for gate: chats in bursts beside it")
-    add("--vllm-requests", type=int, default=500, help="for vllm, a turn")
-    add("--vllm-turns", type=int, default=2, help="for vllm, each of several minutes")
+    number("--vllm-requests", default=500, help="for vllm, a turn")
+    number("--vllm-turns", default=2, help="for vllm, each of several minutes")
     add("--vllm-folder", type=Path, default=_VLLM_FOLDER, help="where vLLM is, or is installed to")
     options = parser.parse_args()
     if unknown := set(options.names).difference(_NAMES):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))} (of {', '.join(_NAMES)})")
+    try:
+        shlex.split(options.command)
+    except ValueError as error:
+        parser.error(f"--command: {options.command!r}: {error}")
     return options
 
 
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"got {text}, must be {least} or more")
+        return int(text)
+
+    return number
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"cannot be read: {error}") from None
+
+
 def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
-    template: Path | None = options.configuration
+    template: str | None = options.configuration
     contender = Contender(
         command=options.command,
-        configuration=template.read_text() if template else our_configuration(),
+        configuration=our_configuration() if template is None else template,
     )
     workers, requests, turns = options.workers, options.requests, options.turns
     return {
@@ -107,7 +135,7 @@ def _benchmarks(options: argparse.Namespace) -> Mapping[str, Benchmark]:
             throughput, contender, workers=workers, requests=requests, turns=turns
         ),
         "admission": partial(admission, requests=requests, turns=turns),
-        "cores": partial(cores, requests=requests, turns=turns),
+        "cores": partial(cores, processes=options.processes, requests=requests, turns=turns),
         "closed-gate": closed_gate,
         "in-flight": partial(in_flight, contender, calls=options.calls, turns=turns),
         "backlog": partial(backlog, contender, requests=options.backlog, turns=turns),
@@ -148,14 +176,12 @@ async def _pubsub_gate() -> Report:
     return await pubsub_gate()
 
 
-async def _run(options: argparse.Namespace, console: Console) -> list[Report]:
-    reports = []
+async def _run(options: argparse.Namespace, console: Console, reports: list[Report]) -> None:
     benchmarks = _benchmarks(options)
     for name in options.names or _IN_ALL:
         reports.append(await benchmarks[name]())
         if not options.json:
             show(reports[-1], console)
-    return reports
 
 
 def _allow_open_files() -> None:
@@ -171,14 +197,16 @@ def main() -> int:
     on = machine(next(iter(server_binaries()), "none"))
     if not options.json:
         console.print(", ".join(f"{name}: {value}" for name, value in on.items()))
+    reports: list[Report] = []
+    code = 0
     try:
-        reports = uvloop.run(_run(options, console))
+        uvloop.run(_run(options, console, reports))
     except BenchmarkFailed as failure:
         print(f"benchmarks: {failure}", file=sys.stderr)
-        return 1
-    if options.json:
+        code = 1
+    if options.json:  # also what was measured before one failed
         print(msgspec.json.encode({"machine": on, "benchmarks": reports}).decode())
-    return 0
+    return code
 
 
 if __name__ == "__main__":

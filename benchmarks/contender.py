@@ -52,6 +52,7 @@ CLOSED: Final = '{type: prometheus-query, query: "0"}'
 """A gate that is closed."""
 
 _READY_SECONDS: Final = 120.0
+_ANSWER_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.005
 
 
@@ -81,7 +82,7 @@ class Running:
     def check(self) -> None:
         """Raise BenchmarkFailed when it has ended."""
         if self._process.returncode is not None:
-            raise BenchmarkFailed(f"the processor ended: {self.log()}")
+            raise BenchmarkFailed(_ended(self._process.returncode, self._log))
 
     def log(self) -> str:
         """The end of what it has logged."""
@@ -124,9 +125,16 @@ def _filled(text: str, names: Mapping[str, str]) -> str:
 async def _ready(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while not await _says_ready(port):
-        if process.returncode is not None or time.monotonic() > deadline:
-            raise BenchmarkFailed(f"the processor did not get ready:\n{tail(log)}")
+        if process.returncode is not None:
+            raise BenchmarkFailed(_ended(process.returncode, log))
+        if time.monotonic() > deadline:
+            wanted = f"answer GET /readyz on port {port} with 200 within {_READY_SECONDS:g} s"
+            raise BenchmarkFailed(f"the processor did not {wanted}:\n{tail(log)}")
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _ended(code: int, log: Path) -> str:
+    return f"the processor ended with {code}:\n{tail(log)}"
 
 
 async def _says_ready(port: int) -> bool:
@@ -136,8 +144,9 @@ async def _says_ready(port: int) -> bool:
         return False
     try:
         writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        return b" 200 " in await reader.readline()
-    except OSError:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return b" 200 " in await reader.readline()
+    except OSError:  # a TimeoutError is one, too
         return False
     finally:
         writer.close()

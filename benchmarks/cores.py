@@ -48,6 +48,7 @@ class Replica(msgspec.Struct, frozen=True, eq=False):
         before = cpu_seconds(self.pid)
         seconds = await self.here.work_off(requests)
         used = cpu_seconds(self.pid) - before
+        await self.here.succeeded(requests)
         return Turn(rate=requests / seconds, cpu=used / (requests / 1000))
 
 

@@ -18,11 +18,9 @@ from async_processor.sim.flow_control import Mode
 from async_processor.sim.traffic import ChatSettings, InteractiveTraffic, TrafficReport
 from async_processor.testing.eventually import eventually
 from async_processor.testing.prometheus import PrometheusServer
-from async_processor.wire.result import Result
 from benchmarks.contender import Contender, our_configuration
 from benchmarks.gauges import pages, sampled
-from benchmarks.messages import QUEUE, RESULTS
-from benchmarks.processes import BenchmarkFailed
+from benchmarks.messages import QUEUE
 from benchmarks.simulated_pool import PoolUrls, simulated_pool
 from benchmarks.stage import Stage, stage
 
@@ -151,10 +149,4 @@ def while_there_is_work(seen: Sequence[Seen]) -> Sequence[float]:
 
 async def _calls(here: Stage, requests: int) -> int:
     """How many calls were made for these requests, all of which must have succeeded."""
-    results = [
-        msgspec.json.decode(body, type=Result) for body in await here.ask("LRANGE", RESULTS, 0, -1)
-    ]
-    good = {result.id for result in results if result.succeeded}
-    if len(results) != requests or len(good) != requests:
-        raise BenchmarkFailed(f"{len(good)} of {requests} succeeded, {len(results)} results")
-    return sum(result.attempts for result in results)
+    return sum(result.attempts for result in await here.succeeded(requests))

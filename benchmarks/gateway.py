@@ -41,6 +41,11 @@ class Gateway:
                 raise BenchmarkFailed(f"of {calls} calls only {held} came")
             await asyncio.sleep(_LOOK_SECONDS)
 
+    async def called(self, times: int, *, since: int) -> None:
+        """Raises BenchmarkFailed unless so many calls have come since there were `since`."""
+        if (came := (await self.stats()).calls - since) < times:
+            raise BenchmarkFailed(f"there are results for {times} calls, but only {came} came")
+
     async def ready(self) -> None:
         """Wait until it answers."""
         deadline = time.monotonic() + _PATIENCE

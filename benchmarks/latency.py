@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from async_processor.producer import Producer, Submission
-from async_processor.wire.result import Result
 from benchmarks.contender import Contender
 from benchmarks.gateway import instant_gateway
 from benchmarks.messages import QUEUE, RESULTS, messages, payload
+from benchmarks.processes import BenchmarkFailed
 from benchmarks.report import Cell, Report
 from benchmarks.stage import Stage, stage
 
@@ -79,9 +79,11 @@ async def _one(here: Stage, publish: Publish) -> float:
     await asyncio.sleep(random.uniform(0.02, 0.08))
     start = time.monotonic()
     await publish()
-    _, body = await here.ask("BRPOP", RESULTS, _PATIENCE, wait=_PATIENCE)
-    result = msgspec.json.decode(body, type=Result)
-    return (msgspec.json.decode(result.payload, type=_Arrival).arrived - start) * 1000
+    answer = (await here.next_result(patience=_PATIENCE)).payload
+    try:
+        return (msgspec.json.decode(answer, type=_Arrival).arrived - start) * 1000
+    except msgspec.MsgspecError:
+        raise BenchmarkFailed(f"a result without the server's answer: {answer[:500]!r}") from None
 
 
 def _row(way: str, milliseconds: list[float]) -> Mapping[str, Cell]:

@@ -21,15 +21,21 @@ class BenchmarkFailed(Exception):
 async def running(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that is ended at the end; its output goes to `log`."""
+    """A process that is ended at the end; its output goes to `log`.
+
+    Raises BenchmarkFailed when it cannot be started.
+    """
     with log.open("ab") as output:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **(environment or {})},
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+            )
+        except OSError as error:
+            raise BenchmarkFailed(f"{command[0]!r} cannot be started: {error}") from None
     try:
         yield process
     finally:

@@ -10,9 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from async_processor.redis_io.client import Argument, Command, RedisClient
 from async_processor.redis_io.connect import open_client
 from async_processor.testing.servers import RedisServer
+from async_processor.wire import result
+from async_processor.wire.result import Result
 from benchmarks.contender import Contender, Running, started
 from benchmarks.messages import (
     ASIDE,
@@ -82,15 +86,36 @@ class Stage:
     async def results(self, count: int, *, patience: float = _PATIENCE) -> None:
         """Wait until so many results stand; raises as `work_off`."""
         end = time.perf_counter() + patience
-        while await self.ask("LLEN", RESULTS) < count:
-            self._check(patience=end - time.perf_counter())
+        while (stand := await self.ask("LLEN", RESULTS)) < count:
+            self._check()
+            if time.perf_counter() > end:
+                raise BenchmarkFailed(
+                    f"of {count} results only {stand} stand after {patience:g} s:\n{self._log()}"
+                )
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _check(self, *, patience: float) -> None:
+    async def succeeded(self, count: int) -> Sequence[Result]:
+        """The results, of so many requests; raises BenchmarkFailed unless each has a good one."""
+        found = [_good(body) for body in await self.ask("LRANGE", RESULTS, 0, -1)]
+        answered = len({each.id for each in found})
+        if not len(found) == answered == count:
+            raise BenchmarkFailed(f"{count} requests: {len(found)} results, of {answered} of them")
+        return found
+
+    async def next_result(self, *, patience: int) -> Result:
+        """Wait for a result, so many seconds, and take it; raises BenchmarkFailed as above."""
+        popped = await self.ask("BRPOP", RESULTS, patience, wait=patience)
+        if popped is None:
+            self._check()
+            raise BenchmarkFailed(f"no result came within {patience} s:\n{self._log()}")
+        return _good(popped[1])
+
+    def _check(self) -> None:
         if self._processor is not None:
             self._processor.check()
-            if patience < 0:
-                raise BenchmarkFailed(f"the results do not come: {self._processor.log()}")
+
+    def _log(self) -> str:
+        return self._processor.log() if self._processor is not None else ""
 
     @asynccontextmanager
     async def processor(
@@ -103,6 +128,18 @@ class Stage:
         ) as running:
             self._processor = running
             yield running
+
+
+def _good(body: bytes) -> Result:
+    try:
+        found = result.decode(body)
+    except msgspec.MsgspecError as error:
+        raise BenchmarkFailed(
+            f"no result as the contract has it ({error}): {body[:500]!r}"
+        ) from None
+    if not found.succeeded:
+        raise BenchmarkFailed(f"a request failed: {body[:500]!r}")
+    return found
 
 
 @asynccontextmanager

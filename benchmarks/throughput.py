@@ -36,6 +36,8 @@ _AIMS: Final = (
 
 _IN_FLIGHT_AIMS: Final = (
     "aims: ratio >= 0.60 at 10,000 calls, at most 500 MiB. The bare loop has as many connections."
+    " `most in flight` is what the server held at once: on a slow machine the first calls end while"
+    " the last ones are still being sent."
 )
 
 
@@ -95,19 +97,24 @@ async def compared(contender: Contender, load: Load) -> Mapping[str, Cell]:
     ):
         await here.lay_aside(_WARM_UP * load.workers, load.body)
         await here.work_off(_WARM_UP * load.workers)
+        most_held = (await gateway.stats()).most_held  # the bare loop has not called yet
         made = [await _turn(here, gateway, processor.pid, load) for _ in range(load.turns)]
         peak = peak_mib(processor.pid)
         commands = await _commands_per_request(here, load)
-    return _row(load.workers, made, peak, commands)
+    row = _row(load.workers, made, peak, commands)
+    return {**row, "most in flight": most_held} if load.delay else row
 
 
 async def _turn(here: Stage, gateway: Gateway, pid: int, load: Load) -> Turn:
     bare = await _bare(gateway.url, load)
     await here.lay_aside(load.requests, load.body)
+    calls = (await gateway.stats()).calls
     pids = (pid, here.server.pid, gateway.pid)
     before = [cpu_seconds(each) for each in pids]
     seconds = await here.work_off(load.requests)
     used = [cpu_seconds(each) - start for each, start in zip(pids, before, strict=True)]
+    await here.succeeded(load.requests)
+    await gateway.called(load.requests, since=calls)
     thousands = load.requests / 1000
     return Turn(
         bare_rate=load.requests / bare.seconds,
