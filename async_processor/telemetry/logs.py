@@ -19,7 +19,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from async_processor.clock import Clock
 from async_processor.telemetry.journal import Journal, StreamJournal
@@ -37,7 +37,7 @@ class LogFormat(StrEnum):
 class Logger:
     """Writes records that all have these fields; `bind` makes one with more of them."""
 
-    journal: Journal = StreamJournal()
+    journal: ClassVar[Journal] = StreamJournal()
     """The one of the process; before `configure`, warnings and errors go to standard error."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
