@@ -3,6 +3,9 @@
 The clock runs from before the publisher sends its command until the inference server has read the
 call; both read the machine's monotonic clock, and the server's reading comes back in the result.
 Between two requests the queue is left alone for a while, so that every one finds it idle.
+
+What the machine allows at that moment is told by a PING of the driver, one round trip to the
+broker.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from statistics import quantiles
 from typing import Final
 
@@ -47,11 +51,16 @@ async def latency(contender: Contender, *, samples: int = 200) -> Report:
         here.processor(contender, gateway.url, workers=_WORKERS),
         Producer(here.broker, result_queue=RESULTS) as producer,
     ):
-        ways = {"plain ZADD": _by_zadd(here), "our producer": _by_producer(producer)}
+        ways = {
+            "plain ZADD": partial(_one, here, _by_zadd(here)),
+            "our producer": partial(_one, here, _by_producer(producer)),
+            "a PING, beside them": partial(_ping, here),
+        }
         taken: dict[str, list[float]] = {way: [] for way in ways}
         for number in range(_WARM_UP + samples):
-            for way, publish in ways.items():
-                milliseconds = await _one(here, publish)
+            for way, measure in ways.items():
+                await asyncio.sleep(random.uniform(0.02, 0.08))
+                milliseconds = await measure()
                 if number >= _WARM_UP:
                     taken[way].append(milliseconds)
     rows = [_row(way, each) for way, each in taken.items()]
@@ -76,7 +85,6 @@ def _by_producer(producer: Producer) -> Publish:
 
 async def _one(here: Stage, publish: Publish) -> float:
     """Milliseconds from publishing to the call."""
-    await asyncio.sleep(random.uniform(0.02, 0.08))
     start = time.monotonic()
     await publish()
     answer = (await here.next_result(patience=_PATIENCE)).payload
@@ -84,6 +92,13 @@ async def _one(here: Stage, publish: Publish) -> float:
         return (msgspec.json.decode(answer, type=_Arrival).arrived - start) * 1000
     except msgspec.MsgspecError:
         raise BenchmarkFailed(f"a result without the server's answer: {answer[:500]!r}") from None
+
+
+async def _ping(here: Stage) -> float:
+    """Milliseconds of a round trip to the broker."""
+    start = time.monotonic()
+    await here.ask("PING")
+    return (time.monotonic() - start) * 1000
 
 
 def _row(way: str, milliseconds: list[float]) -> Mapping[str, Cell]:

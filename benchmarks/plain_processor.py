@@ -52,7 +52,9 @@ async def _say_ready(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 async def serve(broker_url: str, gateway: str, workers: int, health_port: int) -> None:
     """Run until cancelled."""
-    broker = redis.asyncio.Redis.from_url(broker_url, socket_timeout=None)
+    broker = redis.asyncio.Redis.from_url(
+        broker_url, socket_timeout=None, max_connections=workers + 1
+    )
     connector = aiohttp.TCPConnector(limit=workers)
     async with broker, aiohttp.ClientSession(connector=connector) as session:
         await broker.ping()
