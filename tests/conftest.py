@@ -8,18 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from async_processor.telemetry.presenting import Record
-from async_processor.testing.logs import captured
 from async_processor.testing.prometheus import PrometheusServer, prometheus_binary
 from async_processor.testing.requirements import unavailable
 from async_processor.testing.servers import RedisServer, redis_binary, server_binaries
-
-
-@pytest.fixture
-def logged() -> Iterator[list[Record]]:
-    """The records that the test's own process logs."""
-    with captured() as records:
-        yield records
 
 
 @pytest.fixture(scope="session")

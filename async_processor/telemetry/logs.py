@@ -17,13 +17,20 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from enum import StrEnum
-from typing import Any, ClassVar, TextIO
+from typing import Any, Final, TextIO, cast
 
-from async_processor.clock import Clock
-from async_processor.telemetry.journal import Journal, StreamJournal
-from async_processor.telemetry.presenting import Record, as_json, for_people, in_colours
+import msgspec
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+from async_processor.clock import Clock, SystemClock
+from async_processor.telemetry.masking import MASK, is_secret, mask_url, one_line
+from async_processor.telemetry.repeats import Repeats
+
+_Event = MutableMapping[str, Any]
 
 
 class LogFormat(StrEnum):
@@ -34,46 +41,9 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-class Logger:
-    """Writes records that all have these fields; `bind` makes one with more of them."""
-
-    journal: ClassVar[Journal] = StreamJournal()
-    """The one of the process; before `configure`, warnings and errors go to standard error."""
-
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        self._fields = fields
-
-    def bind(self, **fields: Any) -> Logger:
-        """One whose records have these fields too."""
-        return Logger({**self._fields, **fields})
-
-    def debug(self, event: str, /, **fields: Any) -> None:
-        self.log(logging.DEBUG, event, **fields)
-
-    def info(self, event: str, /, **fields: Any) -> None:
-        self.log(logging.INFO, event, **fields)
-
-    def warning(self, event: str, /, **fields: Any) -> None:
-        self.log(logging.WARNING, event, **fields)
-
-    def error(self, event: str, /, **fields: Any) -> None:
-        self.log(logging.ERROR, event, **fields)
-
-    def exception(self, event: str, /, **fields: Any) -> None:
-        """An error, with the traceback of what is being handled."""
-        self.log(logging.ERROR, event, exc_info=sys.exception(), **fields)
-
-    def log(
-        self, level: int, event: str, /, *, exc_info: BaseException | None = None, **fields: Any
-    ) -> None:
-        """A record of a level of `logging`, with the traceback of an error."""
-        if level >= Logger.journal.level:
-            Logger.journal.write(level, {**self._fields, **fields, "event": event}, exc_info)
-
-
-def get_logger(name: str) -> Logger:
+def get_logger(name: str) -> FilteringBoundLogger:
     """A module's logger; may be made before `configure`."""
-    return Logger({"component": name})
+    return cast("FilteringBoundLogger", structlog.get_logger(component=name))
 
 
 def configure(
@@ -90,20 +60,103 @@ def configure(
     processes each record says which one's it is, `process`.
     """
     out = stream or sys.stderr
-    Logger.journal = StreamJournal(
-        level=logging.getLevelNamesMapping()[level.upper()],
-        stream=out,
-        form=_form(log_format, terminal=out.isatty()),
-        clock=clock,
-        process=process,
+    colours = out.isatty()
+    console = log_format is LogFormat.CONSOLE or (log_format is LogFormat.AUTO and colours)
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            *([_Of(process)] if process is not None else []),
+            Repeats(clock or SystemClock()),
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            presentable,
+            *(_console(colours=colours) if console else _json()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", LossyStream(out))),
+        cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_LibraryRecords()], level=logging.WARNING, force=True)
 
 
-def _form(log_format: LogFormat, *, terminal: bool) -> Callable[[Record], str]:
-    if log_format is LogFormat.JSON or (log_format is LogFormat.AUTO and not terminal):
-        return as_json
-    return in_colours if terminal else for_people
+class _Of:
+    """Processor: says whose record it is."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+
+    def __call__(self, _logger: Any, _method: str, event: _Event) -> _Event:
+        event["process"] = self._process
+        return event
+
+
+class LossyStream:
+    """A stream for records: an error of the system loses the record and ends nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+
+def _json() -> list[Processor]:
+    return [structlog.processors.JSONRenderer(serializer=_encode_json)]
+
+
+def _console(*, colours: bool) -> list[Processor]:
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=colours, exception_formatter=structlog.dev.plain_traceback
+    )
+    return [_indent_exception, renderer]
+
+
+def _encode_json(event: _Event, **_: Any) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()
+
+
+def presentable(_logger: Any, _method: str, event: _Event) -> _Event:
+    """Processor: no secrets, and nothing that could end a line or begin another."""
+    for name, value in event.items():
+        if name != "exception":
+            event[name] = _shown(name, value)
+        else:
+            event[name] = "\n".join(map(_shown_text, str(value).splitlines()))
+    return event
+
+
+def _shown(name: str, value: Any) -> Any:
+    if is_secret(name):
+        return MASK if value else value
+    if isinstance(value, str):
+        return _shown_text(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {_shown_text(str(key)): _shown(str(key), item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shown(name, item) for item in value]
+    return _shown_text(str(value))
+
+
+def _shown_text(text: str) -> str:
+    return one_line(mask_url(text))
+
+
+def _indent_exception(_logger: Any, _method: str, event: _Event) -> _Event:
+    """Processor: no line of a traceback can pass for a record, since records aren't indented."""
+    if "exception" in event:
+        event["exception"] = "  | " + event["exception"].replace("\n", "\n  | ")
+    return event
+
+
+_library_log: Final = structlog.get_logger()
 
 
 class _LibraryRecords(logging.Handler):
@@ -114,10 +167,11 @@ class _LibraryRecords(logging.Handler):
             message = record.getMessage()
         except (TypeError, ValueError):  # a library whose arguments do not fit its own format
             message = str(record.msg)
-        get_logger(record.name).log(
+        _library_log.log(
             min(record.levelno // 10 * 10, logging.CRITICAL),  # libraries make up their own levels
             "library_message",
+            component=record.name,
             key=str(record.msg),
             message=message,
-            exc_info=record.exc_info[1] if record.exc_info else None,
+            exc_info=record.exc_info,
         )

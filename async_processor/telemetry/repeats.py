@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+import structlog
 
 from async_processor.clock import Clock
-from async_processor.telemetry.presenting import Record
 
 INTERVAL: Final = 10.0
 """Seconds between two records of the same event about the same thing."""
@@ -27,7 +29,10 @@ _REMEMBERED: Final = 1024
 
 
 class Repeats:
-    """Lets the first of its kind through at once, then one per `interval` seconds."""
+    """Processor: lets the first of its kind through at once, then one per `interval` seconds.
+
+    The one that goes through says in `suppressed` how many were held back before it.
+    """
 
     def __init__(self, clock: Clock, interval: float = INTERVAL) -> None:
         self._clock = clock
@@ -35,19 +40,20 @@ class Repeats:
         self._last: dict[tuple[object, ...], float] = {}
         self._suppressed: dict[tuple[object, ...], int] = {}
 
-    def admit(self, record: Record) -> bool:
-        """Whether it goes out; it says in `suppressed` then how many were held back before it."""
-        if record["level"] not in ("warning", "error"):
-            return True
-        kind = (record["event"], *(str(record.get(name, "")) for name in IDENTITY))
+    def __call__(
+        self, _logger: Any, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        if event.get("level") not in ("warning", "error"):
+            return event
+        kind = (event["event"], *(str(event.get(name, "")) for name in IDENTITY))
         now = self._clock.monotonic()
         if now - self._last.get(kind, -self._interval) < self._interval:
             self._suppressed[kind] = self._suppressed.get(kind, 0) + 1
-            return False
+            raise structlog.DropEvent
         self._remember(kind, now)
         if suppressed := self._suppressed.pop(kind, 0):
-            record["suppressed"] = suppressed
-        return True
+            event["suppressed"] = suppressed
+        return event
 
     def _remember(self, kind: tuple[object, ...], now: float) -> None:
         if len(self._last) >= _REMEMBERED:

@@ -17,7 +17,6 @@ from async_processor.clock import Clock
 from async_processor.errors import BrokerUnavailable
 from async_processor.google_io.client import PULL_TIMEOUT, PubSubClient
 from async_processor.google_io.values import Received, Verdict
-from async_processor.telemetry.presenting import Record
 from async_processor.testing.eventually import eventually, until
 from async_processor.testing.pubsub_broker import Subscription
 from async_processor.testing.pubsub_fake import PubSubFake
@@ -328,7 +327,7 @@ async def test_a_mark_puts_nothing_off_beyond_its_deadline() -> None:
 
 
 async def test_a_copy_is_known_by_its_projects_number_too_and_a_foreign_one_is_told(
-    logged: list[Record],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with faked() as fake, transport(fake) as started:
         mark = "async_processor_subscription"
@@ -336,4 +335,4 @@ async def test_a_copy_is_known_by_its_projects_number_too_and_a_foreign_one_is_t
         publish(fake, "own", attributes={mark: "projects/4711/subscriptions/requests-sub"})
         assert (await claim_one(started, QUEUE)).request_id == "own"
         await until(lambda: subscription(fake).undelivered == 1)
-    assert "copy_of_another_subscription" in str(logged)
+    assert "copy_of_another_subscription" in capsys.readouterr().out

@@ -13,7 +13,6 @@ from google.pubsub_v1 import types
 from async_processor.clock import SystemClock
 from async_processor.errors import BrokerRefused, BrokerUnavailable
 from async_processor.google_io.client import PubSubClient
-from async_processor.telemetry.presenting import Record
 from async_processor.testing.eventually import eventually
 from async_processor.testing.pubsub_broker import Subscription
 from async_processor.testing.pubsub_fake import PubSubFake
@@ -83,7 +82,7 @@ async def test_a_topic_that_is_not_the_subscriptions_is_refused(fake: PubSubFake
 
 
 async def test_nothing_is_stored_for_a_subscription_whose_topic_is_deleted(
-    fake: PubSubFake, logged: list[Record]
+    fake: PubSubFake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also where the configuration names a topic: what is published there does not come."""
     fake.broker.publish(REQUESTS, types.PubsubMessage(data=b'{"id": "r-1"}'))
@@ -96,7 +95,7 @@ async def test_nothing_is_stored_for_a_subscription_whose_topic_is_deleted(
     assert (await claim_one(started, QUEUE)).body == b'{"id": "r-1"}'
     assert len(fake.broker.topics[REQUESTS]) == 1
     await started.stop()
-    assert "its topic is deleted" in str(logged)
+    assert "its topic is deleted" in capsys.readouterr().out
 
 
 async def test_a_push_subscription_is_refused(fake: PubSubFake) -> None:
@@ -108,14 +107,14 @@ async def test_a_push_subscription_is_refused(fake: PubSubFake) -> None:
 
 
 async def test_what_is_weaker_than_it_could_be_is_said(
-    fake: PubSubFake, logged: list[Record]
+    fake: PubSubFake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subscription(fake).settings.enable_exactly_once_delivery = False
     subscription(fake).settings.dead_letter_policy.max_delivery_attempts = 5
     started = transport(fake)
     await started.start()
     await started.stop()
-    said = str(logged)
+    said = capsys.readouterr().out
     assert "dead_letter_topic_id" not in said
     assert "without exactly-once delivery" in said
     assert "before max_deliveries (5) can answer them: set it above 6" in said
@@ -123,13 +122,13 @@ async def test_what_is_weaker_than_it_could_be_is_said(
 
 @pytest.mark.parametrize("named", [False, True])
 async def test_a_place_for_dead_letters_is_missed_where_there_is_none(
-    fake: PubSubFake, logged: list[Record], named: bool
+    fake: PubSubFake, capsys: pytest.CaptureFixture[str], named: bool
 ) -> None:
     subscription(fake).settings.dead_letter_policy = types.DeadLetterPolicy()
     started = transport(fake, dead_letter_topic_id="dead" if named else "")
     await started.start()
     await started.stop()
-    assert ("set dead_letter_topic_id" in str(logged)) is not named
+    assert ("set dead_letter_topic_id" in capsys.readouterr().out) is not named
 
 
 async def test_a_start_waits_for_a_service_that_is_away(fake: PubSubFake) -> None:

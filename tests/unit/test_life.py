@@ -17,7 +17,6 @@ from async_processor.config.settings import Settings
 from async_processor.processes import life as module
 from async_processor.processes.life import PAGE_INTERVAL, SILENCE, Life, Lifeless, follow
 from async_processor.processes.orders import Orders, written
-from async_processor.telemetry.presenting import Record
 from async_processor.testing.eventually import until
 
 HANGS = "import signal; signal.pause()"
@@ -61,14 +60,14 @@ async def test_who_cannot_be_born_says_why() -> None:
 
 
 async def test_who_does_not_come_up_is_killed_and_it_is_said(
-    monkeypatch: pytest.MonkeyPatch, logged: list[Record]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "coming_up", lambda _: 0.1)
     hung = life(sys.executable, "-c", HANGS)
     assert await hung.run() == -9
     assert isinstance(hung.failure, Lifeless)
     assert "did not come up within 0.1 s" in str(hung.failure)
-    assert "process_hangs" in str(logged)
+    assert "process_hangs" in capsys.readouterr().out
 
 
 async def test_who_has_not_come_up_yet_says_for_how_long() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import resource
 
 import pytest
+from structlog.testing import capture_logs
 
 from async_processor.daemon import open_files
-from async_processor.testing.logs import captured
 
 INFINITY = resource.RLIM_INFINITY
 
@@ -22,21 +22,21 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def test_a_limit_that_suffices_is_left_alone(limits: list[tuple[int, int]]) -> None:
-    with captured() as logs:
+    with capture_logs() as logs:
         open_files.provide(1024 - open_files.BESIDES)
     assert limits == [(1024, 20_000)]
     assert not logs
 
 
 def test_the_soft_limit_is_raised_to_what_is_needed(limits: list[tuple[int, int]]) -> None:
-    with captured() as logs:
+    with capture_logs() as logs:
         open_files.provide(10_000)
     assert limits[-1] == (10_000 + open_files.BESIDES, 20_000)
     assert not logs
 
 
 def test_a_hard_limit_that_is_too_low_is_named(limits: list[tuple[int, int]]) -> None:
-    with captured() as logs:
+    with capture_logs() as logs:
         open_files.provide(30_000)
     assert limits[-1] == (20_000, 20_000)
     (said,) = logs
@@ -48,7 +48,7 @@ def test_a_hard_limit_that_is_too_low_is_named(limits: list[tuple[int, int]]) ->
 @pytest.mark.parametrize("now", [(1024, INFINITY), (INFINITY, INFINITY)])
 def test_no_limit_is_no_limit(limits: list[tuple[int, int]], now: tuple[int, int]) -> None:
     limits[:] = [now]
-    with captured() as logs:
+    with capture_logs() as logs:
         open_files.provide(90_000)
     assert not logs
     assert limits[-1][0] in (INFINITY, 90_000 + open_files.BESIDES)

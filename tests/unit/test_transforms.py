@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from async_processor.inference.headers import HeaderRules
-from async_processor.telemetry.presenting import Record
 from async_processor.transforms import plugins, signed_url
 from async_processor.transforms.base import Inapplicable, Rewrite
 from async_processor.transforms.bodies import AT_ONCE, Bodies, Outgoing
@@ -301,10 +300,12 @@ async def test_transforms_of_answers_follow_each_other_and_may_be_for_some_only(
     assert first == b'{"text":"h\\u0069\\n","n":1.10}'
 
 
-async def test_an_answer_of_another_shape_stays_and_the_log_says_so(logged: list[Record]) -> None:
+async def test_an_answer_of_another_shape_stays_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = bodies(response=[{"type": "select", "path": "choices[0].text", "name": "bare"}])
     assert await made.incoming(request(), b"<html>") == b"<html>"
-    assert "answer_not_transformed" in str(logged)
+    assert "answer_not_transformed" in capsys.readouterr().out
 
 
 async def test_a_large_body_is_rewritten_in_a_thread_of_its_own() -> None:
@@ -378,12 +379,12 @@ async def test_plugins_are_found_by_their_entry_points() -> None:
     ],
 )
 async def test_a_good_answer_outlives_the_mistake_of_a_plugin(
-    plugin: str, answer: bytes, why: str, logged: list[Record]
+    plugin: str, answer: bytes, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The call is paid for; and what the log says of it holds nothing of the answer."""
     made = bodies(response=[{"type": "plugin", "entry_point": plugin}])
     assert await made.incoming(request(), answer) == answer
-    said = str(logged)
+    said = capsys.readouterr().out
     assert why in said
     assert "secret" not in said
 

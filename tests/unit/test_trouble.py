@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from async_processor.settlement.decision import Category, Decision, Ending
 from async_processor.settlement.trouble import MISSED_LATELY, RECENT, Trouble
 from async_processor.testing.clock import ManualClock
-from async_processor.testing.logs import captured
 from async_processor.transport.base import Release
 
 REFUSED = Decision(
@@ -66,8 +66,8 @@ async def test_a_missed_deadline_is_told_for_a_while_also_when_others_succeed() 
 
 
 def test_the_log_is_warned_of_what_the_gateway_does_wrong() -> None:
-    with captured() as records:
+    with capture_logs() as records:
         trouble_after(REFUSED, BAD_REQUEST, SUCCESS, NO_CALL)
     (record,) = records
-    assert (record["event"], record["level"]) == ("call_failed", "warning")
+    assert (record["event"], record["log_level"]) == ("call_failed", "warning")
     assert (record["queue_id"], record["error"]) == ("q", "connection refused")
