@@ -10,6 +10,7 @@ The promises:
 * Cancelling `send`, and any failure, aborts the connection at once, even with bytes unsent: the
   inference server sees it closed and frees the slot.
 * An answer takes no more memory than its limit, however it is compressed.
+* Of calls that end at the same moment only a few go on in one turn of the loop.
 * Whatever goes wrong comes back as `NoAnswer`; only cancellation is raised.
 """
 
@@ -40,6 +41,7 @@ from async_processor.inference.exchange import (
 from async_processor.inference.failures import FOREIGN, no_answer
 from async_processor.inference.tls import client_context
 from async_processor.timeouts import Timeouts
+from async_processor.turnstile import Turnstile
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 
@@ -75,6 +77,7 @@ class HttpEngine:
         self._header_bytes = header_bytes
         self._tls = tls or TlsSettings()
         self._timeouts = Timeouts()
+        self._turns = Turnstile()
         self._connector: aiohttp.TCPConnector | None = None
         self._target = lru_cache(_TARGETS)(partial(Target, usual=_usual_headers()))
 
@@ -96,6 +99,7 @@ class HttpEngine:
             with self._timeouts.limit(call.timeout) as limit:
                 return await self._attempt(call)
         except FOREIGN as error:
+            await self._turns.take()
             if limit.expired:
                 message = f"{Failure.TIMEOUT}: no answer within {call.timeout:.3g} s"
                 return NoAnswer(failure=Failure.TIMEOUT, message=message)
@@ -139,6 +143,7 @@ class HttpEngine:
 
     async def _read(self, protocol: ResponseHandler) -> Answer:
         message, content = await final_answer(protocol)
+        await self._turns.take()
         headers = message.headers
         body = await self._read_body(headers, content)
         return Answer(

@@ -163,8 +163,9 @@ def _retried(
 
 def fault_of(reply: Reply) -> str:
     """How a call failed: one line of at most 200 characters, which travels with the request."""
-    words = reply.message if isinstance(reply, NoAnswer) else f"HTTP {reply.status}"
-    return one_line(words)[:LONGEST_FAULT]
+    if isinstance(reply, Answer):
+        return f"HTTP {reply.status}"
+    return one_line(reply.message)[:LONGEST_FAULT]
 
 
 def category_of(reply: Reply) -> Category:

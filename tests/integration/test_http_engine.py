@@ -22,6 +22,7 @@ import uvloop
 from async_processor.clock import SystemClock
 from async_processor.inference.base import Answer, Call, Failure, NoAnswer, Reply
 from async_processor.inference.http import HttpEngine
+from async_processor.lifecycle import FEW
 from async_processor.testing.eventually import until
 
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -588,6 +589,38 @@ async def test_a_failed_call_leaves_the_pool_usable(engine: HttpEngine) -> None:
     for _ in range(6):
         assert failure(await ask(engine, silent, timeout=0.05)) is Failure.TIMEOUT
     assert answer(await ask(engine, answering(OK))).status == 200
+
+
+@pytest.mark.parametrize("last_words", [OK, b""])
+async def test_calls_that_end_together_go_on_a_few_at_a_time(last_words: bytes) -> None:
+    """All are answered, or cut off, at the same moment; the loop is not theirs alone meanwhile."""
+    engine, asked, now = HttpEngine(clock=SystemClock()), asyncio.Semaphore(0), asyncio.Event()
+    ended = 0
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        asked.release()
+        await now.wait()
+        writer.write(last_words)
+        writer.close()
+
+    async def send(url: str) -> None:
+        nonlocal ended
+        await engine.send(call(url))
+        ended += 1
+
+    await engine.start()
+    async with serving(conversation) as (_, url):
+        calls = [asyncio.create_task(send(url)) for _ in range(8 * FEW)]
+        for _ in calls:
+            await asked.acquire()
+        now.set()
+        most = before = 0
+        while before < len(calls):
+            await asyncio.sleep(0)
+            most, before = max(most, ended - before), ended
+    await engine.stop()
+    assert most <= 2 * FEW
 
 
 @pytest.mark.parametrize(

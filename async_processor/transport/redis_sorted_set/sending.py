@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from async_processor.errors import BrokerRefused, BrokerUnavailable
+from async_processor.lifecycle import few_at_a_time
 from async_processor.redis_io.errors import AccessDenied, AnswerLost
 from async_processor.telemetry.logs import get_logger
 from async_processor.transport.base import Delivery, Settlement
@@ -36,8 +38,7 @@ _MOVED: Final = 2
 _log = get_logger(__name__)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Pending:
+class Pending(msgspec.Struct, kw_only=True, eq=False):
     """A settlement on its way.
 
     `uncertain`: it was sent, and may have been executed. `alone`: it may be what Redis refuses a
@@ -52,7 +53,7 @@ class Pending:
     alone: bool = False
     buried: bool = False
     losses: int = 0
-    pauses: Iterator[float] = field(default_factory=pauses)
+    pauses: Iterator[float] = msgspec.field(default_factory=pauses)
 
 
 class Sender:
@@ -113,8 +114,17 @@ class Sender:
             raise
         if not answers.confirmed:
             _log.warning("settlements_unconfirmed", queue_name=self._queue_name, count=len(batch))
-        for pending, answer in zip(batch, answers.each, strict=True):
-            self._take_answer(pending, answer, confirmed=answers.confirmed)
+        await self._take_answers(batch, answers)
+
+    async def _take_answers(self, batch: list[Pending], answers: Answers) -> None:
+        """A few at a time; what is answered is never left pending, nor sent again."""
+        answered = zip(batch, answers.each, strict=True)
+        try:
+            async for pending, answer in few_at_a_time(answered):
+                self._take_answer(pending, answer, confirmed=answers.confirmed)
+        finally:
+            for pending, answer in answered:
+                self._take_answer(pending, answer, confirmed=answers.confirmed)
 
     async def _until_answered(self, batch: list[Pending]) -> Answers:
         """Send the same batch until the broker takes it; a new password may be on its way, too.
