@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from async_processor.errors import AsyncProcessorError
 
-FEW: Final = 32
+FEW: Final = 16
 """Items in one turn of the loop, of a millisecond's work at most each."""
 
 _T = TypeVar("_T")
