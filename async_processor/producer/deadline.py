@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from async_processor.fields import read_duration
@@ -15,6 +16,7 @@ Deadline = float | datetime | timedelta | str
 """Unix seconds, a datetime with a time zone, a duration from now, or one of them as text."""
 
 _FORMS: Final = "write a duration (90s, 1h30m), Unix seconds or an ISO 8601 time with its zone"
+_TEXTS: Final = 128
 _MILLISECONDS_FROM: Final = 1e11
 """As seconds this is the year 5138; whoever writes more than that means milliseconds."""
 
@@ -61,14 +63,16 @@ def _unix_seconds(deadline: Deadline, now: float) -> float:
 
 def _read(text: str, after: Callable[[float], float]) -> float:
     """Unix seconds, a time in ISO 8601, or what lies that many seconds `after` now."""
-    readers: tuple[Callable[[str], float], ...] = (
-        float,
-        lambda text: after(read_duration(text)),
-        _read_moment,
-    )
-    for reader in readers:
+    seconds, from_now = _parsed(text)
+    return after(seconds) if from_now else seconds
+
+
+@lru_cache(_TEXTS)
+def _parsed(text: str) -> tuple[float, bool]:
+    """Seconds, and whether they count from now; most requests of a sender have the same text."""
+    for reader, from_now in ((float, False), (read_duration, True), (_read_moment, False)):
         with suppress(ValueError):
-            return reader(text)
+            return reader(text), from_now
     raise InvalidSubmission("deadline", f"{text!r} is no time; {_FORMS}")
 
 

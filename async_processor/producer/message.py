@@ -8,7 +8,6 @@ would refuse is refused here, before anything is written.
 from __future__ import annotations
 
 import secrets
-import uuid
 from typing import Any, Final
 
 import msgspec
@@ -76,7 +75,7 @@ def bare(submission: Submission, route: Route, now: float) -> tuple[Handle, byte
 
 
 def _handle(submission: Submission, route: Route, now: float, *, mailbox: bool) -> Handle:
-    request_id = submission.id or f"r-{uuid.uuid4().hex}"
+    request_id = submission.id or f"r-{secrets.token_hex(16)}"
     token = secrets.token_hex(16)
     return Handle(
         id=request_id,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
 import hiredis
@@ -146,8 +145,7 @@ class PooledLine:
         self._connection.send(_packed((command,)))
 
     async def receive(self, timeout: float) -> Any:
-        with self._talks.limited(timeout):
-            (answer,) = await self._connection.receive(1)
+        (answer,) = await self._talks.receive(self._connection, 1, timeout)
         return _accepted(answer)
 
     async def close(self) -> None:
@@ -166,19 +164,18 @@ class _Talks:
     ) -> list[Any]:
         """Send commands at once and receive an answer, or the server's error, for each.
 
-        `wait` is how many seconds they block at most, together.
+        `wait` is how many seconds they block at most, together. Raises as `receive`.
         """
         packed = _packed(commands)
-        with self.limited(command_seconds(len(packed)) + wait):
-            connection.send(packed)
-            return await connection.receive(len(commands))
+        connection.send(packed)
+        return await self.receive(connection, len(commands), command_seconds(len(packed)) + wait)
 
-    @contextmanager
-    def limited(self, seconds: float) -> Iterator[None]:
-        """Raises AnswerLost when that takes longer, or the connection is lost."""
+    async def receive(self, connection: RawConnection, count: int, seconds: float) -> list[Any]:
+        """The next answers; raises AnswerLost without them after so many seconds, or when the
+        connection ends before."""
         try:
             with self._timeouts.limit(seconds):
-                yield
+                return await connection.receive(count)
         except TimeoutError:
             text = f"Redis at {self._place} gave no answer for {seconds:g} s"
             raise errors.AnswerLost(text) from None

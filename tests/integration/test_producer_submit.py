@@ -210,7 +210,7 @@ class _Forgetful:
 
 
 async def test_a_lost_answer_queues_the_request_once(
-    producer: Producer, redis: RedisClient
+    redis: RedisClient, producer: Producer
 ) -> None:
     async def nothing() -> None: ...
 
@@ -222,7 +222,7 @@ async def test_a_lost_answer_queues_the_request_once(
 
 
 async def test_a_lost_answer_does_not_queue_again_what_has_run_meanwhile(
-    producer: Producer, redis: RedisClient
+    redis: RedisClient, producer: Producer
 ) -> None:
     async def run_and_settle() -> None:
         await redis.execute("DEL", QUEUE, "request-active:r-1")
