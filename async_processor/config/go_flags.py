@@ -114,11 +114,10 @@ def _split(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         if short:
             yield "v", short[1]
             continue
-        if not word.startswith("-"):
-            yield "", word
-            continue
         name, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
-        if equals:
+        if not (name and word.startswith("-")):
+            yield "", word
+        elif equals:
             yield name, text
         elif FLAGS.get(name) is Kind.SWITCH:
             yield name, waiting.pop(0) if waiting and waiting[0] in _SWITCHED else "true"

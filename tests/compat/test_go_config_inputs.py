@@ -259,6 +259,8 @@ def test_switches_are_read_as_go_reads_them(words: list[str], insecure: bool) ->
                 "--v: needs a value",
             ],
         ),
+        (["--", "--concurrency=3"], ["run: got '--', which belongs to no flag"]),
+        (["-"], ["run: got '-', which belongs to no flag"]),
         (
             ["--tls-insecure-skip-verify=maybe"],
             ["--tls-insecure-skip-verify: got 'maybe', must be true or false"],
