@@ -40,7 +40,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_what_other_commands_and_gates_need_is_not_imported(config: Path) -> None:
-    heavy = ["typer", "httpx", "google.cloud.pubsub", "async_processor.sensors.pages"]
+    heavy = ["typer", "httpx", "google.api_core", "async_processor.sensors.pages"]
     assert _printed(_BUILT, str(config), *heavy) == "[]"
 
 
