@@ -1,6 +1,6 @@
-"""One replica in one process and in two: what it costs to divide the work, and what it gains.
+"""A replica in one process and in several: what it costs to divide the work, and what it gains.
 
-Both have a broker and a server of their own, and take turns. On a machine whose cores are all in
+Each has a broker and a server of its own, and they take turns. On a machine whose cores are all in
 use the rate says little; requests per second of CPU time say how much of a core is left for work.
 """
 
