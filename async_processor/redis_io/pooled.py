@@ -43,7 +43,10 @@ class PooledClient:
         self._place = place
         self._outage = outage
         self._close_too = close_too
+        self._connections: set[RawConnection] = set()
+        """The free ones, and those that somebody uses."""
         self._free: list[RawConnection] = []
+        self._closed = False
 
     @property
     def outage(self) -> Outage:
@@ -60,6 +63,10 @@ class PooledClient:
         return PooledLine(await self._opened(), self._talks, self._close)
 
     async def close(self) -> None:
+        """What is under way loses its answer; what comes later leaves no connection behind."""
+        self._closed = True
+        for connection in self._connections:
+            connection.abort()  # else redis-py waits until the server has taken all that was sent
         await self._close_free()
         await self._pool.aclose()
         if self._close_too is not None:
@@ -86,7 +93,7 @@ class PooledClient:
             raise
         self._free.append(connection)
         refusals = (answer for answer in answers if isinstance(answer, ResponseError))
-        if any(map(errors.leads_astray, refusals)):
+        if self._closed or any(map(errors.leads_astray, refusals)):
             await self._close_free()
         return answers
 
@@ -103,17 +110,20 @@ class PooledClient:
         try:
             async with asyncio.timeout(CONNECT_SECONDS + COMMAND_SECONDS):
                 opened = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-                return RawConnection(opened)
+                connection = RawConnection(opened)
         except TimeoutError:
             raise BrokerUnavailable(f"Redis at {self._place} lets nobody in") from None
         except errors.FOREIGN as error:
             raise errors.from_connecting(error, self._place) from None
+        self._connections.add(connection)
+        return connection
 
     async def _close_free(self) -> None:
         while self._free:
             await self._close(self._free.pop())
 
     async def _close(self, connection: RawConnection) -> None:
+        self._connections.discard(connection)
         connection.abort()
         await connection.opened.disconnect(nowait=True)
         await self._pool.release(connection.opened)

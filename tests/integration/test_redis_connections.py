@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -19,6 +21,7 @@ from async_processor.testing.servers import RedisServer
 
 NOWHERE = ("127.0.0.1", "1")
 ON_ITS_WAY = 600.0
+MORE_THAN_BUFFERS_HOLD = 30 * 10**6
 
 
 @pytest.fixture
@@ -44,6 +47,12 @@ async def gone(admin: PooledClient, number: int) -> bool:
     """Whether the server has no such connection any more."""
     listed: bytes = await admin.execute("CLIENT", "LIST", "ID", number)
     return not listed.strip()
+
+
+async def alone(admin: PooledClient) -> bool:
+    """Whether the server has no other connection."""
+    listed: bytes = await admin.execute("CLIENT", "LIST")
+    return len(listed.splitlines()) == 1
 
 
 async def busy(admin: PooledClient, command: bytes) -> bool:
@@ -145,3 +154,28 @@ async def test_closing_ends_also_what_is_under_way(
     await client.close()
     with pytest.raises(AnswerLost):
         await task
+
+
+async def test_closing_leaves_nothing_open_that_was_about_to_begin(
+    client: PooledClient, admin: PooledClient
+) -> None:
+    task = asyncio.create_task(client.execute("ECHO", "late"))
+    await client.close()
+    assert await task == b"late"
+    await eventually(partial(alone, admin))
+
+
+async def test_closing_does_not_wait_for_a_server_that_takes_nothing_more(
+    redis_server: RedisServer, client: PooledClient
+) -> None:
+    """A hung server leaves most of a large command unsent."""
+    await client.execute("PING")
+    os.kill(redis_server.pid, signal.SIGSTOP)
+    try:
+        task = asyncio.create_task(client.execute("SET", "key", b"x" * MORE_THAN_BUFFERS_HOLD))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(AnswerLost, match="was lost"):
+            await task
+    finally:
+        os.kill(redis_server.pid, signal.SIGCONT)
