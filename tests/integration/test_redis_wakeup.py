@@ -17,6 +17,7 @@ from async_processor.testing.servers import RedisServer, server_binaries
 from async_processor.testing.stage import QUEUE, claim_one, submit
 from async_processor.transport.redis_sorted_set import RedisSortedSet
 from async_processor.transport.redis_sorted_set import watching as redis_watching
+from async_processor.transport.redis_sorted_set.watching import Watcher
 
 SERVERS = server_binaries()
 LONG = 60.0
@@ -163,6 +164,39 @@ async def network_reads(probe: RedisProbe) -> int:
     stats: Any = await probe.client.execute("INFO", "stats")
     fields = dict(line.split(b":") for line in stats.splitlines() if b":" in line)
     return int(fields[b"total_reads_processed"])
+
+
+async def test_a_busy_queue_does_not_put_off_the_look_at_a_quiet_one(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where notices are lost, as on a line that is half open, the safety net is all there is."""
+    async with probing(redis_server.url) as probe:
+        replica = await watching(probe)
+        (waiting,) = await wait_begun(probe, replica, QUEUE)
+        monkeypatch.setattr(Watcher, "_changed", lambda _, __: None)
+        await submit(probe, "b", queue="busy")
+
+        async def look_all_the_time() -> None:
+            while True:
+                assert await replica.wait_for_work("busy", LONG)
+
+        looking = asyncio.create_task(look_all_the_time())
+        await submit(probe, "a")
+        assert await waiting
+        looking.cancel()
+
+
+@pytest.mark.usefixtures("no_safety_net")
+async def test_what_others_publish_on_the_channel_of_notices_does_no_harm(
+    redis_server: RedisServer,
+) -> None:
+    async with probing(redis_server.url) as probe:
+        replica = await watching(probe)
+        (waiting,) = await wait_begun(probe, replica, QUEUE)
+        assert await probe.client.execute("PUBLISH", "__redis__:invalidate", QUEUE) == 1
+        await submit(probe, "a")
+        assert await waiting
+        assert await replica.wait_for_work(QUEUE, LONG)
 
 
 @pytest.mark.parametrize("binary", SERVERS.values(), ids=SERVERS)

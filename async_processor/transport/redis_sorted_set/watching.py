@@ -135,9 +135,10 @@ class Watcher:
 
     async def _listen(self, listener: Line) -> None:
         while True:
-            message = await listener.receive(_SILENCE_SECONDS)
-            if message[0] == b"message":
-                self._changed(message[2])
+            match await listener.receive(_SILENCE_SECONDS):
+                # Text on this channel is some client's PUBLISH: Redis itself tells of lists.
+                case [b"message", _, list() | None as keys]:
+                    self._changed(keys)
 
     def _changed(self, keys: list[bytes] | None) -> None:
         """None: the database was emptied, and tells of none of its keys any more."""
@@ -151,10 +152,17 @@ class Watcher:
             self._quiet.discard(name)
 
     async def _answer_wants(self, asker: Line) -> None:
+        """Wants for one queue do not put off the safety look at the others."""
+        loop = asyncio.get_running_loop()
+        all_due = loop.time() + _SAFETY_SECONDS
         while True:
-            wanted = await _set_within(self._wanted, _SAFETY_SECONDS)
+            await _set_within(self._wanted, all_due - loop.time())
             self._wanted.clear()
-            names = self._waiting.keys() - self._quiet if wanted else self._waiting.keys()
+            names = set(self._waiting)
+            if loop.time() < all_due:
+                names -= self._quiet
+            else:
+                all_due = loop.time() + _SAFETY_SECONDS
             if names:
                 await self._look(asker, tuple(names))
 
