@@ -14,7 +14,8 @@ _GATHERING_S: Final = 0.1
 
 
 class Receipts:
-    """`drop` deletes receipts from the broker; one that stays there expires by itself."""
+    """`drop` deletes receipts from the broker. While it is away they are kept for the next time, or
+    for the end; those that stay expire by themselves."""
 
     def __init__(self, drop: Callable[[Sequence[str]], Awaitable[None]]) -> None:
         self._drop = drop
@@ -25,21 +26,28 @@ class Receipts:
     def spend(self, receipt: str) -> None:
         """The receipt has served its purpose."""
         self._spent.append(receipt)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._drop_all(), name="drop receipts")
+        self._begin()
 
     async def close(self) -> None:
         """Drop all that are left."""
         self._closing.set()
+        self._begin()
         if self._task is not None:
             await self._task
+
+    def _begin(self) -> None:
+        if self._spent and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._drop_all(), name="drop receipts")
 
     async def _drop_all(self) -> None:
         while self._spent:
             await self._gathered()
             batch, self._spent = self._spent, []
-            with suppress(BrokerUnavailable):  # it expires by itself
+            try:
                 await self._drop(batch)
+            except BrokerUnavailable:
+                self._spent += batch
+                return
 
     async def _gathered(self) -> None:
         with suppress(TimeoutError):
