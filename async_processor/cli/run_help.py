@@ -1,4 +1,7 @@
-"""The help of `run`: our own options, and Go's flags in groups."""
+"""The help of `run`: our own options, and Go's flags in groups.
+
+Only help comes here by way of typer; without it `main` runs the daemon itself.
+"""
 
 from __future__ import annotations
 
