@@ -54,8 +54,9 @@ class RawConnection(asyncio.Protocol):
         )
 
     def send(self, commands: bytes) -> None:
-        """Send packed commands."""
-        self._transport.write(commands)
+        """Send packed commands; after the end of the connection, which `receive` tells, nothing."""
+        if self._ended is None:  # else uvloop raises RuntimeError
+            self._transport.write(commands)
         self._used_at = self._loop.time()
 
     async def receive(self, count: int) -> list[Any]:

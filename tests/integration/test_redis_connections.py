@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
 import pytest
+import uvloop
 
 from async_processor.errors import BrokerUnavailable
 from async_processor.redis_io import raw_connection
@@ -101,6 +102,28 @@ async def test_one_that_ends_under_way_loses_its_answer(
     assert client.outage.away
     assert await client.execute("PING") == b"PONG"
     assert not client.outage.away
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_line_that_has_ended_meanwhile_loses_its_answer(
+    run: Callable[[Any], None], redis_server: RedisServer
+) -> None:
+    """uvloop, on which daemons run, lets nobody write to it then."""
+
+    async def use_it() -> None:
+        client = open_client(redis_server.url)
+        line, other = await client.line(), await client.line()
+        try:
+            await other.ask("CLIENT", "KILL", "ID", await line.ask("CLIENT", "ID"))
+            with pytest.raises(AnswerLost):
+                await line.receive(ON_ITS_WAY)
+            await line.send("PING")
+            with pytest.raises(AnswerLost, match=r"the connection to Redis at .* was lost"):
+                await line.ask("PING")
+        finally:
+            await client.close()
+
+    run(use_it())
 
 
 async def test_nobody_gets_the_answer_of_a_command_that_was_cancelled(
