@@ -6,7 +6,6 @@ Every replica does both; the broker's scripts make sure that a message moves onc
 from __future__ import annotations
 
 import asyncio
-import heapq
 import math
 import random
 from collections.abc import Mapping
@@ -66,15 +65,15 @@ class RetryPromoter:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._clock = transport.clock
-        self._expected: list[float] = []
-        """When retries of this process are due, a heap of Unix times."""
+        self._earliest = math.inf
+        """When the first of those is due (Unix time) that have been written since the last look
+        began; of all others the broker tells."""
         self._sooner = asyncio.Event()
 
     def expect(self, due_at: float) -> None:
-        """A retry will be due at this Unix time."""
-        sooner = not self._expected or due_at < self._expected[0]
-        heapq.heappush(self._expected, due_at)
-        if sooner:
+        """A retry that has been written will be due at this Unix time."""
+        if due_at < self._earliest:
+            self._earliest = due_at
             self._sooner.set()
 
     async def run(self) -> None:
@@ -89,12 +88,10 @@ class RetryPromoter:
 
     async def promote(self) -> float:
         """Promote what is due; returns seconds until the next look. Raises BrokerUnavailable."""
+        self._earliest = math.inf
         due = await self._transport.promote_retries()
         now = self._clock.now()
-        while self._expected and self._expected[0] <= now:
-            heapq.heappop(self._expected)
-        next_due = min([*self._expected[:1], due or math.inf, now + PROMOTION_INTERVAL])
-        return max(next_due - now, 0.0)
+        return max(min(self._earliest, due or math.inf, now + PROMOTION_INTERVAL) - now, 0.0)
 
     async def _wait(self, pause: float) -> None:
         """Pause, unless a retry turns up that is due before."""
@@ -104,4 +101,4 @@ class RetryPromoter:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._sooner.wait()
-            until = min([until, *self._expected[:1]])
+            until = min(until, self._earliest)
