@@ -55,7 +55,7 @@ class RawConnection(asyncio.Protocol):
 
     def send(self, commands: bytes) -> None:
         """Send packed commands; after the end of the connection, which `receive` tells, nothing."""
-        if self._ended is None:  # else uvloop raises RuntimeError
+        if not self._transport.is_closing():  # else uvloop raises RuntimeError
             self._transport.write(commands)
         self._used_at = self._loop.time()
 
