@@ -12,6 +12,7 @@ remove their own futures, and ask a first question.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -48,17 +49,28 @@ class ListWatch:
     async def wait(self, key: str) -> None:
         """Return when the list is not empty. Cancelling it leaves nothing behind.
 
-        A broker that is away is waited for. Raises BrokerRefused where the key is no list.
+        A broker that is away is waited for. Raises BrokerRefused where the key is no list, and what
+        nobody has foreseen and has ended the watch.
         """
         future = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, set()).add(future)
         self._questions.put_nowait(key)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="list-watch")
+            self._task.add_done_callback(self._ended)
         try:
             await future
         finally:
             self._forget(key, future)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nobody waits for what does not watch any more."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        for future in itertools.chain.from_iterable(self._waiting.values()):
+            if not future.done():
+                future.set_exception(error)
 
     def _forget(self, key: str, future: asyncio.Future[None]) -> None:
         futures = self._waiting[key]

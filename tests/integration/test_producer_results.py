@@ -18,6 +18,7 @@ from async_processor.producer import (
 )
 from async_processor.redis_io.client import RedisClient
 from async_processor.redis_io.connect import open_client
+from async_processor.redis_io.pooled import PooledLine
 from async_processor.testing.eventually import eventually
 from async_processor.testing.servers import RedisServer, free_port
 from async_processor.wire.result import Result, encode
@@ -43,6 +44,10 @@ async def _post(redis: RedisClient, *ids: str, queue: str = RESULTS) -> None:
     for request_id in ids:
         body = encode(Result(id=request_id, payload="{}", status_code=200))
         await redis.execute("LPUSH", queue, body)
+
+
+async def _fault(*_: object) -> None:
+    raise RuntimeError("unforeseen")
 
 
 async def _left(redis: RedisClient) -> set[str]:
@@ -349,3 +354,12 @@ async def test_results_can_be_read_while_the_broker_is_at_its_maxmemory(
     assert [one.result.id for one in taken] == ["a", "b", "c"]
     assert await _left(redis) == set()
     await redis.close()
+
+
+async def test_whoever_waits_hears_of_a_fault_that_ends_the_watch(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = await producer.submit(REQUEST)
+    monkeypatch.setattr(PooledLine, "ask", _fault)
+    with pytest.raises(RuntimeError, match="unforeseen"):
+        await producer.result(handle)
