@@ -25,11 +25,10 @@ class RawConnection(asyncio.Protocol):
     """Answers come in the order of their commands; one task at a time asks and receives."""
 
     def __init__(self, opened: AbstractConnection) -> None:
-        """Take over a connection on which nothing is under way."""
+        """Take over a connection that is open and on which nothing is under way."""
         self.opened = opened
         writer = opened._writer  # noqa: SLF001 - redis-py shows its streams to nobody
-        if writer is None:
-            raise ConnectionLost("it has been closed")
+        assert writer is not None  # noqa: S101 - it has just been opened
         self._loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", writer.transport)
         self._opener = self._transport.get_protocol()
