@@ -19,7 +19,7 @@ class Turnstile(OneLoop):
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._passed = 0
-        """Who passed in this turn."""
+        """How many passed in this turn."""
 
     async def take(self) -> None:
         """Wait for a turn that has room; mostly that is this one."""

@@ -86,7 +86,7 @@ class RawConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._opener.connection_lost(exc)  # whoever closes it by redis-py waits for this
-        self._end(exc or ConnectionLost("the server closed it"))
+        self._end(exc or ConnectionLost("it was closed"))
 
     def _end(self, error: Exception) -> None:
         self._ended = self._ended or error
